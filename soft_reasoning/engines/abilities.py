@@ -1,4 +1,4 @@
-"""Abilities of some engines beyond ``engines.base.Engine``. A caller tests ``isinstance(engine, ...)``.
+"""Abilities of some engines beyond ``engines.base.Engine``; :func:`offers` says whether one has an ability.
 
 A method that needs an ability lists it in ``needs``, and is refused on an engine that lacks it:
 
@@ -9,6 +9,7 @@ A method that needs an ability lists it in ``needs``, and is refused on an engin
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -93,6 +94,18 @@ class FeedsEmbeddings(Protocol):
     feeds_embeddings: bool
 
 
+def offers(engine: Any, ability: type) -> bool:
+    """Whether ``engine`` has an ability: its methods, and true values of its attributes.
+
+    A method that is None, and an attribute that is False, say that an engine lacks what its base class has.
+    """
+    if not getattr(ability, "_is_protocol", False):
+        return isinstance(engine, ability)
+    methods = [name for name in vars(ability) if not name.startswith("_")]
+    held = all(inspect.getattr_static(engine, name, None) is not None for name in methods)
+    return held and all(getattr(engine, name, False) for name in ability.__annotations__)
+
+
 def check_abilities(method: Any, engine: Any) -> None:
     """Raises UserError where ``method`` or a part of it needs an ability that ``engine`` lacks."""
     for part in (method, *getattr(method, "__dict__", {}).values()):
@@ -106,7 +119,7 @@ def check_reads(request: Request, engine: Any) -> None:
 
 
 def _check(user: str, needs: Iterable[type], engine: Any) -> None:
-    if lacking := [ability.__name__ for ability in needs if not isinstance(engine, ability)]:
+    if lacking := [ability.__name__ for ability in needs if not offers(engine, ability)]:
         raise UserError(
             f"{user}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
             f"use engine=hf, or leave {user} out"

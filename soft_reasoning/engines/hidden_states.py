@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.output import PreparedRequest
-from soft_reasoning.types import Request
+from soft_reasoning.types import Request, UserError
 
 ROWS = 128
 """States whose logits are in memory at a time."""
+PROBED = 8
+"""Tokens of the pass that checks the layers and the head against the whole model."""
 
 
 class OpenModel(Engine):
@@ -32,8 +38,7 @@ class OpenModel(Engine):
         with self.lock:
             for prepared in [self.check(request) for request in requests]:
                 embeddings = self._embeddings(prepared, prepared.soft)
-                output = self.model.base_model(inputs_embeds=embeddings, use_cache=False)
-                states.append(output.last_hidden_state[0].float().cpu().clone())
+                states.append(self._layers_and_head[0](embeddings)[0].float().cpu().clone())
         return states
 
     @torch.inference_mode()
@@ -75,15 +80,90 @@ class OpenModel(Engine):
 
     def _logits(self, states: Tensor) -> Tensor:
         """(n, vocabulary) float32: the LM head's output, scaled and capped as in the model."""
-        head, config = self.model.get_output_embeddings(), self.model.config
-        logits = head(states.to(head.weight.device, head.weight.dtype)).float()
-        logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
-        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
-        cap = getattr(config, "final_logit_softcapping", None)  # Gemma 2
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        weight = self.model.get_output_embeddings().weight
+        return self._layers_and_head[1](states.to(weight.device, weight.dtype).unsqueeze(0))[0].float()
+
+    @cached_property
+    def _layers_and_head(self) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+        """The model's layers, from embeddings to states, and the rest, from states to logits.
+
+        The rest is the model's own code, in a copy in which the layers return what they are given: models
+        scale and cap their logits in many ways.
+
+        Raises:
+            UserError: If the two together do not give the model's logits.
+        """
+        reason = ""
+        for layers in _candidates(self.model):
+            shared = {id(x): x for x in self.model.parameters()}
+            parts = _states(layers), _logits(copy.deepcopy(self.model, {**shared, id(layers): Given(layers)}))
+            reason = self._difference(*parts)
+            if not reason:
+                return parts
+        raise UserError(
+            "LMHead: expected a model whose layers and LM head can be run apart, got "
+            f"{type(self.model).__name__} ({reason}); choose another model or method"
+        )
+
+    @torch.inference_mode()
+    def _difference(self, layers: Callable[[Tensor], Tensor], head: Callable[[Tensor], Tensor]) -> str:
+        """How ``head`` after ``layers`` differs from the whole model; empty if it does not."""
+        embeddings = self.embed(range(PROBED)).to(self.device, self._weight.dtype).unsqueeze(0)
+        expected = _logits(self.model)(embeddings.clone()).float()  # some models change what they are given
+        try:
+            actual = head(layers(embeddings)).float()
+        except Exception as error:  # a model's code may raise any error
+            return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        tolerance = 1e-3 * float(expected.abs().max())
+        same = actual.shape == expected.shape and torch.allclose(actual, expected, rtol=0.0, atol=tolerance)
+        return "" if same else "its logits differ"
+
+    def close(self) -> None:
+        """Forget the copy of the model's head, which holds weights."""
+        self.__dict__.pop("_layers_and_head", None)
+        super().close()
 
     def _embeddings(self, prepared: PreparedRequest, soft: Tensor | None) -> Tensor:
         """(1, n, D): the prompt's embeddings, with ``soft`` between head and tail."""
         middle = self.embed([]) if soft is None else soft
         rows = torch.cat([self.embed(prepared.head), middle, self.embed(prepared.tail)])
         return rows.to(self.device, self._weight.dtype).unsqueeze(0)
+
+
+class Given(torch.nn.Module):
+    """In place of a model's layers: returns the embeddings that it is given as their states.
+
+    Its attributes are those of the layers.
+    """
+
+    def __init__(self, layers: Any) -> None:
+        super().__init__()
+        self.__dict__["layers"] = layers  # no part of this module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["layers"], name)
+
+    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> BaseModelOutput:
+        return Output(last_hidden_state=inputs_embeds)
+
+
+class Output(BaseModelOutput):
+    """An output whose other fields, which some models name, are None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def _candidates(model: Any) -> Iterator[Any]:
+    """Yield the modules that may be the model's layers, embeddings included."""
+    lookup = model.get_input_embeddings()
+    yield from (part for part in model.children() if any(module is lookup for module in part.modules()))
+    yield model.get_decoder()
+
+
+def _states(layers: Any) -> Callable[[Tensor], Tensor]:
+    return lambda embeddings: layers(inputs_embeds=embeddings, use_cache=False).last_hidden_state
+
+
+def _logits(model: Any) -> Callable[[Tensor], Tensor]:
+    return lambda embeddings: model(inputs_embeds=embeddings, use_cache=False).logits

@@ -193,7 +193,8 @@ def explain(name: str, error: Exception) -> str:
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return all end-of-sequence ids: of the generation config, else the config, else the tokenizer."""
-    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
+    configs = (model.config, model.config.get_text_config())
+    for source in (getattr(model, "generation_config", None), *configs, tokenizer):
         ids = getattr(source, "eos_token_id", None)
         if ids is not None:
             return frozenset([ids] if isinstance(ids, int) else ids)

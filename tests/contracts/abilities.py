@@ -11,6 +11,7 @@ from soft_reasoning.engines.abilities import (
     HiddenStates,
     LMHead,
     SoftTokenGradients,
+    offers,
 )
 from soft_reasoning.types import Request
 
@@ -22,7 +23,7 @@ def soft_request(engine, prompt, **options) -> Request:
 
 class FeedsEmbeddingsContract:
     def test_a_token_s_embedding_fed_in_its_place_changes_nothing(self, engine, prompts):
-        assert isinstance(engine, FeedsEmbeddings)
+        assert offers(engine, FeedsEmbeddings)
         plain = Request(prompts[0], max_new_tokens=9)
         fed = replace(plain, feed=lambda logits: engine.embed([int(logits.argmax())])[0])
         for completion in engine.generate([fed, plain, fed])[::2]:
@@ -48,7 +49,7 @@ class FeedsEmbeddingsContract:
 class AdjustsLogitsContract:
     def test_a_token_is_chosen_from_the_adjusted_logits_and_keeps_its_logprob(self, engine, prompts):
         """The likeliest token is barred at the second step alone, so the second likeliest is chosen there."""
-        assert isinstance(engine, AdjustsLogits)
+        assert offers(engine, AdjustsLogits)
 
         def barred(ids, logits):
             if len(ids) != 1:
@@ -64,7 +65,7 @@ class AdjustsLogitsContract:
 
 class HiddenStatesContract:
     def test_the_states_of_a_prompt_begin_as_those_of_its_parts(self, engine, prompts):
-        assert isinstance(engine, HiddenStates)
+        assert offers(engine, HiddenStates)
         whole, part = engine.hidden_states([Request(prompts[0]), Request(prompts[0][:4])])
         assert whole.shape == (len(prompts[0]), engine.hidden_size) and whole.dtype == torch.float32
         assert torch.allclose(whole[:4], part, atol=1e-4)
@@ -88,7 +89,7 @@ class LMHeadContract:
     """Of an engine whose hidden states can be read."""
 
     def test_the_lm_head_of_a_state_gives_the_next_token_s_logits(self, engine, prompts):
-        assert isinstance(engine, LMHead)
+        assert offers(engine, LMHead)
         asked = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
         looks = engine.generate(asked)
         logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
@@ -115,7 +116,7 @@ class LMHeadContract:
 
 class SoftTokenGradientsContract:
     def test_the_gradient_of_soft_tokens_is_that_of_finite_differences(self, engine, prompts):
-        assert isinstance(engine, SoftTokenGradients)
+        assert offers(engine, SoftTokenGradients)
         request = soft_request(engine, prompts[0])
 
         def confidence(logits):

@@ -66,15 +66,20 @@ COMPOSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("family", COMPOSED)
-def test_the_text_part_of_a_current_family_is_served(family):
-    """As published, with a vision part beside it: log-probabilities are those of a plain pass."""
+def composed(family, **settings):
+    """A model as published, with a vision part beside its text part, which has ``settings``."""
     torch.manual_seed(0)
-    text = BASE | (FAMILIES | HYBRIDS)[COMPOSED[family]]
+    text = BASE | (FAMILIES | HYBRIDS)[COMPOSED[family]] | settings
     more = {"vision_config": VISION} if family.startswith("gemma") else {}
     config = AutoConfig.for_model(family, text_config=text, **more, **(TOKENS if family == "gemma4" else {}))
     loading.check_kind(config)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("family", COMPOSED)
+def test_the_text_part_of_a_current_family_is_served(family):
+    """Log-probabilities are those of a plain pass."""
+    model = composed(family)
     engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     prompts = [random_ids(length, length) for length in (8, 33, 5)]
     asked = [Request(prompt, max_new_tokens=3 + i) for i, prompt in enumerate(prompts)]

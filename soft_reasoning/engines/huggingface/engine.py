@@ -167,6 +167,7 @@ class HuggingFaceEngine(OpenModel):
     def close(self) -> None:
         """Release memory and devices; the engine cannot be used afterwards."""
         with self.lock:
+            super().close()
             del self.model, self._lookup, self._weight, self._runner
             gc.collect()
             torch.cuda.empty_cache()
