@@ -198,7 +198,7 @@ class Solution(Result):
             entry = next((entry for entry in self.trace if entry.get("round") == number), {})
             lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
             texts = (entry.get("verifier") or {}).get("texts", ())
-            lines += [f"  verifier: {_line(text, width)}" for text in texts]
+            lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
         return lines
 
 
@@ -216,6 +216,14 @@ def _answer(answer: str | None) -> str:
 def _line(text: str, width: float = WIDTH) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else f"{text[: int(width) - 3]}..."
+
+
+def _code(text: str) -> str:
+    """A program with what it came to, which keeps its lines; "" for other texts."""
+    if not text.startswith("```"):
+        return ""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("```")]
+    return "".join(f"\n    {line}" for line in lines)
 
 
 def _number(count: int, word: str) -> str:

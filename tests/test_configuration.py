@@ -30,10 +30,12 @@ CHOICES = sorted(
     if path.parent != CONF and not path.stem.startswith("_")
 )
 # added with +, by a command of their own, or part of a data set or prompt
-APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
+APART = {"calibration", "experiment", "exemplars", "programs", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
+    **{f"method={name}": ["prompt=math"] for name in ("program", "program_consistency", "mixed_consistency")},
+    "verifier=program": ["prompt=math"],  # the bundled model's prompt has no wording for programs
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 UNFAKED = {"features=hidden_state", "method=slot", "method=latentseek"}
@@ -112,7 +114,7 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
     checked = 0
     for made, by_name in files.items():
         values = by_name[next(iter(by_name))] if len(by_name) == 1 else None
-        for name in (*DEFAULTS.values(), "self_consistency"):
+        for name in (*DEFAULTS.values(), "self_consistency", "program_consistency"):
             values = by_name.get(name, values)
         for key, parameter in signature(made).parameters.items():
             value = (values or {}).get(key, {})  # parts are mappings, with defaults of their own

@@ -23,11 +23,15 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.presentation import Unseen
+from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
+
+SECOND_MODELS = ("verifier.model", "method.model", "method.programs.model")
+"""Keys that may name another model than the run's."""
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -76,9 +80,8 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
-    if (judge := (config.get("verifier") or {}).get("model")) is None:
-        return context
-    return replace(context, judges={judge: _judge(judge, config, context, exemplars)})
+    names = dict.fromkeys(name for key in SECOND_MODELS if (name := OmegaConf.select(config, key)))
+    return replace(context, judges={name: _judge(name, config, context, exemplars) for name in names})
 
 
 def _judge(name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar]) -> Context:
@@ -116,7 +119,7 @@ def find_prior(method: Method) -> Prior | None:
 
 
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
-    """Refuse a prompt without wording for the method's verifier, and a prior made for another model.
+    """Refuse a prompt without wording for the method's parts, and a prior made for another model.
 
     Raises:
         UserError: In one line that names the difference.
@@ -124,6 +127,9 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     verifier = getattr(method, "verifier", None)
     if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
         context.prompts.review_wording(verifier.name)
+    for part in (method, verifier, getattr(method, "programs", None)):
+        if isinstance(part, Programs):
+            part.check_prompts(part.judge(context).prompts)
     if prior := find_prior(method):
         prior.check_made_for(space_settings(config, context))
 

@@ -210,7 +210,8 @@ class Prompts:
         all_fields = {"question": question, "steps": listed, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, all_fields, needed=["question", *fields])
         head = wording.head + "".join(wording.exemplars[:shots])
-        return self._build(problem, head, wording.ask, wording.cue, **all_fields)
+        prompt = self._build(problem, head, wording.ask, wording.cue, **all_fields)
+        return replace(prompt, stop=(*prompt.stop, *wording.stop))
 
     def position(self, prompt: Prompt, placement: str, problem: Problem, *, seed: int) -> int:
         """Return the index in ``prompt.ids`` before which soft tokens are inserted.

@@ -78,6 +78,7 @@ class TaskWording:
         exemplars: Worked examples after the head, verbatim.
         cue: The text that the model's answer follows.
         step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
+        stop: Texts that end generation, beside those of the wording.
     """
 
     ask: str
@@ -85,8 +86,10 @@ class TaskWording:
     exemplars: Sequence[str] = ()
     cue: str = ""
     step: str = "Q: {asked}\nA: {answered}\n"
+    stop: Sequence[str] = ()
 
     def __post_init__(self) -> None:  # ``Prompts.task`` checks ``ask``, whose fields the method names
+        _check_stop(self.stop)
         _check_texts(self, "head", "cue")
         form("step", self.step, {"asked": "", "answered": ""})
 
@@ -119,10 +122,7 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.stop, list | tuple) or not all(
-            text and isinstance(text, str) for text in self.stop
-        ):
-            raise OptionError("stop", f"expected a list of texts, none of them empty, got {self.stop!r}")
+        _check_stop(self.stop)
         _check_texts(self, "head", "cue")
         form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
@@ -134,3 +134,8 @@ def _check_texts(wording: object, *names: str) -> None:
     for name in names:
         if not isinstance(text := getattr(wording, name), str):
             raise OptionError(name, f"expected a text, got {text!r}")
+
+
+def _check_stop(stop: object) -> None:
+    if not isinstance(stop, list | tuple) or not all(text and isinstance(text, str) for text in stop):
+        raise OptionError("stop", f"expected a list of texts, none of them empty, got {stop!r}")

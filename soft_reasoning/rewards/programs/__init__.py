@@ -1,0 +1,7 @@
+"""Programs as judges: the model writes them from the question alone, and a sandbox runs them."""
+
+from soft_reasoning.rewards.programs.sandbox import Outcome, Sandbox
+from soft_reasoning.rewards.programs.verifier import ProgramVerifier
+from soft_reasoning.rewards.programs.writing import Program, Programs
+
+__all__ = ["Outcome", "Program", "ProgramVerifier", "Programs", "Sandbox"]

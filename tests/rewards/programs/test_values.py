@@ -1,0 +1,85 @@
+"""What a program's value is as an answer, and that the grader reads it so."""
+
+import math
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from soft_reasoning.answers import Grader, equal
+from soft_reasoning.rewards.programs.sandbox import Outcome
+from soft_reasoning.rewards.programs.values import KINDS, as_text
+from soft_reasoning.rewards.programs.writing import answer_of
+
+REFUSED = [
+    *(None, math.nan, math.inf, -math.inf, 1j, 2 + 0j, 10**100, 10**5000, -(10**200), 1e300),
+    *("<function solution at 0x7>", "", " \n", "x" * 201, "x" * 10**6, [3], (3,), {3}, {"a": 3}, b"3"),
+    *(Decimal("NaN"), Decimal("1e999"), Fraction(1, 3), date(2020, 1, 1), object(), int),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "boolean", "choice", "text"),
+    [
+        (42, "42", None, None, "42"),
+        (-7, "-7", None, None, "-7"),
+        (0, "0", None, "A", "0"),
+        (3, "3", None, "D", "3"),
+        (26, "26", None, None, "26"),
+        (3.0, "3", None, None, "3"),
+        (0.1 + 0.2, "0.3", None, None, "0.3"),
+        (1e-7, "0.0000001", None, None, "0.0000001"),
+        (2.5e20, "250000000000000000000", None, None, "250000000000000000000"),
+        (Decimal("12.50"), "12.5", None, None, "12.5"),
+        (True, None, "True", None, "True"),
+        (False, None, "False", None, "False"),
+        ("42 ", "42", "42", "42", "42"),
+        ("b", "b", "b", "b", "b"),
+        *((value, None, None, None, None) for value in REFUSED),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_value_is_an_answer_or_refused(value, number, boolean, choice, text):
+    answers = {"number": number, "boolean": boolean, "choice": choice, "text": text, "latex": number}
+    assert set(answers) == set(KINDS)
+    assert {kind: as_text(value, kind) for kind in KINDS} == answers
+
+
+def test_the_grader_reads_the_number_that_a_program_gives():
+    numbers = [
+        0,
+        1,
+        -1,
+        7,
+        1234,
+        -98765,
+        1_000_000,
+        10**15,
+        10**30,
+        0.5,
+        -0.25,
+        3.14159,
+        1.234,
+        12.5,
+        1e-5,
+        2e9,
+    ]
+    for value in numbers:
+        answer, error = answer_of(Outcome(value), "number", Grader())
+        assert error is None and equal(answer, f"{Decimal(str(value)):f}", "number"), value
+
+
+def test_the_grader_reads_verdicts_letters_and_words():
+    grader = Grader()
+    assert answer_of(Outcome(True), "boolean", grader) == ("True", None)
+    assert answer_of(Outcome(2), "choice", grader) == ("C", None)
+    assert answer_of(Outcome("(b)"), "choice", grader) == ("B", None)
+    assert answer_of(Outcome("Tuesday"), "text", grader)[0].lower() == "tuesday"
+    assert answer_of(Outcome("18 apples"), "number", grader) == ("18", None)
+
+
+def test_a_value_that_is_no_answer_is_named():
+    error = "expected an answer of type number, got a value of type list"
+    assert answer_of(Outcome([1]), "number", Grader()) == (None, error)
+    assert answer_of(Outcome(error="TypeError: no"), "number", Grader()) == (None, "TypeError: no")
