@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GgufConfig
+from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
 from soft_reasoning.engines.paths import ADVICE, is_gguf, resolve
@@ -80,9 +81,17 @@ def load(
     if "device_map" not in options:
         model = model.to(device)
     if is_gguf(path):
+        add_end_of_turn(model, path)
         kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
         log.warning("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
+
+
+def add_end_of_turn(model: Any, file: str) -> None:
+    """Add the end-of-turn token of a GGUF ``file`` to the generation config, which lacks it."""
+    metadata, _ = read_gguf_metadata(file)
+    ends = (metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot"))
+    model.generation_config.eos_token_id = sorted({end for end in ends if end is not None}) or None
 
 
 def merge_adapter(model: Any, adapter: str) -> Any:
@@ -192,13 +201,37 @@ def explain(name: str, error: Exception) -> str:
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return all end-of-sequence ids: of the generation config, else the config, else the tokenizer."""
-    configs = (model.config, model.config.get_text_config())
-    for source in (getattr(model, "generation_config", None), *configs, tokenizer):
+    """Return all ids that end an answer.
+
+    They are those of the generation config (else the config) and the tokenizer, and the token that the chat
+    template puts behind an assistant's message. A model that ends its turn with one that is missing here
+    would go on and write the next turn, too.
+    """
+    ends = end_of_turn(tokenizer)
+    for source in (getattr(model, "generation_config", None) or model.config, tokenizer):
         ids = getattr(source, "eos_token_id", None)
-        if ids is not None:
-            return frozenset([ids] if isinstance(ids, int) else ids)
-    return frozenset()
+        ends |= {ids} if isinstance(ids, int) else set(ids or ())
+    return frozenset(ends)
+
+
+def end_of_turn(tokenizer: Any) -> set[int]:
+    """The special token that the chat template puts behind an assistant's message; empty if there is none."""
+    if not getattr(tokenizer, "chat_template", None):
+        return set()
+    text = "Aye, zinc"
+    messages = [{"role": "user", "content": "7"}, {"role": "assistant", "content": text}]
+    try:
+        rendered = tokenizer.apply_chat_template(messages, tokenize=False)
+    except (
+        Exception
+    ) as error:  # a template may raise any error; those of a prompt are reported when it is built
+        log.info("the chat template shows no end of a turn: %s", error)
+        return set()
+    _, shown, after = rendered.rpartition(text)
+    if not shown or not after:
+        return set()
+    first = tokenizer.encode(after, add_special_tokens=False)[0]
+    return {first} & {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
 
 
 def context_length(config: Any) -> int:

@@ -241,9 +241,13 @@ def _draw_among(
     highest = values[:, :1].double()
     weights = (values[:, :count].double() - highest).div_(temperature).exp_()
     total = weights.sum(-1, keepdim=True)
-    if head < count:  # row by row, since a sum over rows may differ in its last bits from one over a row alone
+    if (
+        head < count
+    ):  # row by row, since a sum over rows may differ in its last bits from one over a row alone
         tops = zip(logits, highest, strict=True)
-        total = torch.stack([(row.double() - top).div_(temperature).exp_().sum() for row, top in tops])[:, None]
+        total = torch.stack([(row.double() - top).div_(temperature).exp_().sum() for row, top in tops])[
+            :, None
+        ]
     probabilities = weights / total
     cumulative = probabilities.cumsum(-1)
     kept = cumulative - probabilities < top_p if top_p < 1 else torch.ones_like(cumulative, dtype=torch.bool)

@@ -16,7 +16,7 @@ WORDS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", *(f"w{i}" for i in ran
 HIDDEN, HEADS, INNER = 64, 2, 96
 
 
-def write(path, architecture="llama"):
+def write(path, architecture="llama", eot=None):
     """A random model of ``architecture`` with a tokenizer and a chat template, in Q8_0 but for its norms."""
     rng = np.random.default_rng(0)
     writer = gguf.GGUFWriter(str(path), architecture)
@@ -34,6 +34,8 @@ def write(path, architecture="llama"):
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    if eot is not None:
+        writer.add_eot_token_id(eot)
     writer.add_unk_token_id(0)
     writer.add_chat_template("{{ messages[0]['content'] }}")
     square = (HIDDEN, HIDDEN)
@@ -67,6 +69,17 @@ def test_a_file_is_dequantised_and_its_memory_told(tmp_path, caplog, dtype, memo
     assert engine.eos_ids == {2} and engine.context_length == 128
     assert engine.tokenizer.chat_template == "{{ messages[0]['content'] }}"
     assert engine.generate([Request((5, 6, 7), max_new_tokens=4)])[0].token_ids
+
+
+def test_the_end_of_turn_of_a_file_ends_an_answer(tmp_path):
+    write(tmp_path / "tiny.gguf")
+    plain = HuggingFaceEngine(str(tmp_path / "tiny.gguf")).generate([Request((5, 6, 7), max_new_tokens=6)])[0]
+    write(tmp_path / "tiny.gguf", eot=plain.token_ids[2])
+    engine = HuggingFaceEngine(str(tmp_path / "tiny.gguf"))
+    assert engine.eos_ids == {2, plain.token_ids[2]}
+    ended = engine.generate([Request((5, 6, 7), max_new_tokens=6)])[0]
+    assert ended.token_ids == plain.token_ids[: plain.token_ids.index(plain.token_ids[2]) + 1]
+    assert ended.finish_reason == "eos"
 
 
 def test_another_architecture_is_refused(tmp_path):

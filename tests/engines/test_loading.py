@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import Mock, call
 
 import pytest
@@ -18,6 +19,7 @@ from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import Request, Sampling, UserError
+from tests.chat_templates import FAMILIES, tokenizer_of
 from tests.engines.models import BASE, refusal, tiny, tiny_engine
 
 
@@ -60,6 +62,32 @@ def test_every_end_token_of_the_generation_config_ends_a_completion(engine):
         assert run.token_ids == plain.token_ids[: end + 1] and run.finish_reason == "eos"
     finally:
         engine.model.generation_config.eos_token_id = 1
+
+
+ENDS_OF_TURN = {
+    "llama3.2": "<|eot_id|>", "qwen2.5": "<|im_end|>", "qwen3": "<|im_end|>", "mistral": "</s>",
+    "gemma2": "<end_of_turn>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_ends_a_turn_in_the_chat_template_ends_an_answer(family):
+    """Also where generation config and tokenizer name other tokens."""
+    tokenizer = tokenizer_of(family)
+    tokenizer.eos_token = "</s>" if family == "mistral" else "a"  # Mistral's template names it
+    turn = tokenizer.convert_tokens_to_ids(ENDS_OF_TURN[family])
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=3))
+    assert eos_ids(model, tokenizer) == {3, tokenizer.eos_token_id, turn}
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ messages[1].content }}\n\nUser:", "{{ messages[0].content }}", "{{ fails() }}", None]
+)
+def test_a_template_without_a_special_token_behind_a_message_adds_no_end(template):
+    tokenizer = tokenizer_of("llama3.2")
+    tokenizer.chat_template = template
+    model = SimpleNamespace(generation_config=None, config=SimpleNamespace(eos_token_id=[1, 3]))
+    assert eos_ids(model, tokenizer) == {1, 3}
 
 
 def test_the_context_bounds_new_tokens(engine):

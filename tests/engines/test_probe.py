@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import torch
-
 from transformers import AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
@@ -73,7 +72,7 @@ def test_layers_that_bound_time_steps_give_the_tokens_of_generate(family):
 def with_large_biases(seed: int, dtype: torch.dtype):
     """A Qwen2 as trained ones are: every score has the same constant of some hundreds.
 
-    Queries and keys share it in the two dimensions that rotate the slowest. Its weights are exact in ``dtype``.
+    Queries and keys share it in the two slowest rotary dimensions. The weights are exact in ``dtype``.
     """
     config = tiny("qwen2", rope_parameters={"rope_type": "default", "rope_theta": 1e6}).config
     torch.manual_seed(seed)

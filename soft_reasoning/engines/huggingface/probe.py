@@ -194,10 +194,8 @@ def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) 
             exact = text.exact[places]
             ours, theirs = divergence(logits, exact), divergence(own, exact)
             if not ours < WORSE * theirs + 1e-4:
-                return (
-                    f"its next-token distributions are {ours:.2g} nats from those in float32, the model's own "
-                    f"{theirs:.2g}{_where(model, runner, text)}"
-                )
+                where = _where(model, runner, text)
+                return f"it is {ours:.2g} nats from float32, the model itself {theirs:.2g}{where}"
     return ""
 
 
