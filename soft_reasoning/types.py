@@ -99,12 +99,14 @@ class Prompt:
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
         stop: Texts that end a completion.
         max_new_tokens: Most tokens of a completion; None uses the method's limit.
+        thinks: Whether it ends where the model's thoughts begin.
     """
 
     ids: tuple[int, ...]
     cue: int = 0
     stop: tuple[str, ...] = ()
     max_new_tokens: int | None = None
+    thinks: bool = False
 
     def most(self, max_new_tokens: int) -> int:
         """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
@@ -146,7 +148,8 @@ class Request:
         sampling: How tokens are chosen.
         max_new_tokens: Most generated tokens.
         min_new_tokens: Number of tokens before which nothing ends the completion.
-        stop: Texts that end the completion.
+        stop: Texts that end the completion; they count in the answer, not in thoughts before it.
+        thinks: Whether the prompt ends where thoughts begin.
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
@@ -168,6 +171,7 @@ class Request:
     max_new_tokens: int = 300
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
+    thinks: bool = False
     seed: int = 0
     role: str = "candidate"
     deadline: float | None = None

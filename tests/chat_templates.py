@@ -65,6 +65,40 @@ GEMMA_2 = (
     "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
 )
+GEMMA_4 = (
+    "{{- bos_token -}}{%- if enable_thinking is defined and enable_thinking"
+    " or messages[0]['role'] == 'system' -%}"
+    "{{- '<|turn>system\\n' -}}"
+    "{%- if enable_thinking is defined and enable_thinking -%}{{- '<|think|>\\n' -}}"
+    "{%- endif -%}{{- '<turn|>\\n' -}}{%- endif %}"
+    "{%- for message in messages -%}{%- if message['role'] != 'system' -%}"
+    "{{- '<|turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\\n'"
+    " + message['content'].split('<channel|>')[-1] | trim + '<turn|>\\n' -}}{%- endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}"
+    "{%- if not enable_thinking | default(false) -%}{{- '<|channel>thought\\n<channel|>' -}}"
+    "{%- endif -%}{%- endif -%}"
+)
+GPT_OSS = (
+    "{{- '<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\\n\\n"
+    "Reasoning: ' + (reasoning_effort or 'medium') + '\\n\\n"
+    "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>' }}"
+    "{%- for message in messages %}{%- if message.role == 'assistant' %}"
+    "{%- if message.thinking %}"
+    "{{- '<|start|>assistant<|channel|>analysis<|message|>' + message.thinking + '<|end|>' }}"
+    "{%- endif %}{{- '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}"
+    "{%- else %}{{- '<|start|>' + message.role + '<|message|>' + message.content + '<|end|>' }}{%- endif %}"
+    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}"
+)
+MAGISTRAL = (
+    "{{- bos_token + '[SYSTEM_PROMPT]First draft your thinking process (inner monologue). "
+    "Your thinking process must follow the template below:"
+    "[THINK]Your thoughts.[/THINK]Here, provide a response.[/SYSTEM_PROMPT]' }}"
+    "{%- for message in messages %}{%- if message['role'] == 'user' %}"
+    "{{- '[INST]' + message['content'] + '[/INST]' }}{%- else %}"
+    "{{- message['content'] + eos_token }}{%- endif %}"
+    "{%- endfor %}"
+)
+"""These three are what the published ones say of thoughts."""
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TURNS = ("<start_of_turn>", "<end_of_turn>")
@@ -74,6 +108,16 @@ FAMILIES = {
     "qwen3": (QWEN_3, None, (*CHATML, "<think>", "</think>")),
     "mistral": (MISTRAL, "<s>", ("[INST]", "[/INST]", "</s>")),
     "gemma2": (GEMMA_2, "<bos>", TURNS),
+}
+THINKING = {
+    "qwen3": FAMILIES["qwen3"],
+    "gemma4": (GEMMA_4, "<bos>", ("<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>")),
+    "gpt-oss": (GPT_OSS, None, ("<|start|>", "<|end|>", "<|message|>", "<|channel|>")),
+    "magistral": (
+        MAGISTRAL,
+        "<s>",
+        ("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[THINK]", "[/THINK]"),
+    ),
 }
 """Template, BOS and the tokens that a text cannot hold, by family."""
 
@@ -98,7 +142,7 @@ HEADERS = {
 
 def tokenizer_of(family):
     """A byte-level tokenizer with ``family``'s special tokens and template; two newlines are one token."""
-    template, bos, special = FAMILIES[family]
+    template, bos, special = (FAMILIES | THINKING)[family]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     newline = "Ċ"
     vocab = {letter: i for i, letter in enumerate([*alphabet, newline * 2])}

@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "answers", "demo", "data", "prompts", "engines", "scheduling",
+    "types", "checks", "thoughts", "answers", "demo", "data", "prompts", "engines", "scheduling",
     "search", "rewards", "methods", "configuration", "runs", "reports",
     "solution", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip

@@ -6,6 +6,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.text import decode, finish
 from soft_reasoning.types import Problem
 from tests.chat_templates import HEADERS, tokenizer_of
 from tests.engines.models import tiny
@@ -29,28 +30,65 @@ def test_a_question_reaches_a_chat_template_as_it_is(family):
     before, after = HEADERS[family]
     assert text.startswith(before + HAIKU + after) and prompts.stop == ()
     assert text.removeprefix(before + HAIKU + after) in ("", "<think>\n\n</think>\n\n")
-    assert not prompts.thinks and prompts.split("An old pond.\n") == ("", "An old pond.\n")
+    assert prompts.marks is None and prompts.split("An old pond.\n") == ("", "An old pond.\n")
+
+
+ON = "+prompt.chat_options.enable_thinking=true"
+OPENED = {
+    "qwen3": "<|im_start|>assistant\n<think>\n",
+    "gemma4": "<|turn>model\n<|channel>thought\n",
+    "gpt-oss": "<|start|>assistant<|channel|>analysis<|message|>",
+    "magistral": "[/INST][THINK]",
+}
 
 
 class TestThinking:
-    def test_the_prompt_ends_where_the_thoughts_begin(self):
-        prompts = prompts_of("qwen3")
+    @pytest.mark.parametrize("family", sorted(OPENED))
+    def test_the_prompt_ends_where_the_thoughts_begin(self, family):
+        prompts = prompts_of(family, *([ON] if family == "gemma4" else []))
         prompt = prompts.solve(Problem("q", HAIKU))
-        assert asked(prompts).endswith("<|im_start|>assistant\n<think>\n") and prompts.thinks
+        assert asked(prompts).endswith(OPENED[family]) and prompt.thinks
         assert prompts.position(prompt, "last", Problem("q", HAIKU), seed=0) == len(prompt.ids)
+
+    def test_a_template_whose_thoughts_are_off_by_default(self):
+        prompts = prompts_of("gemma4")
+        assert prompts.marks is None and prompts.split("Old pond") == ("", "Old pond")
+        assert asked(prompts).endswith("<|turn>model\n<|channel>thought\n<channel|>")
 
     def test_a_template_may_open_the_thoughts_itself(self):
         tokenizer = tokenizer_of("qwen3")
         tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '<think>\n' }}{%- endif %}"
         prompts = build_prompts(compose_config(["model.path=./any", "prompt=any"]), tokenizer, ())
-        assert prompts.thinks and asked(prompts).count("<think>") == 1
+        assert prompts.marks and asked(prompts).count("<think>") == 1
 
-    def test_thoughts_stand_apart_from_the_answer(self):
-        prompts = prompts_of("qwen3")
-        assert prompts.split("Frogs.\n</think>\n\nOld pond") == ("Frogs.", "Old pond")
-        assert prompts.split("<think>\nFrogs.</think>Old pond") == ("Frogs.", "Old pond")
-        assert prompts.split("Frogs jump and") == ("Frogs jump and", "")  # it was cut while it thought
-        assert prompts_of("llama3.2").split("<think>Frogs jump") == ("Frogs jump", "")
+    @pytest.mark.parametrize(
+        ("family", "written"),
+        [
+            ("qwen3", "Frogs.\n</think>\n\nOld pond<|im_end|>"),
+            ("qwen3", "<think>\nFrogs.</think>Old pond"),
+            ("gemma4", "Frogs.<channel|>Old pond<turn|>"),
+            ("gpt-oss", "Frogs.<|end|><|start|>assistant<|channel|>final<|message|>Old pond"),
+            ("magistral", "Frogs.[/THINK]Old pond"),
+        ],
+    )
+    def test_thoughts_stand_apart_from_the_answer(self, family, written):
+        prompts = prompts_of(family, *([ON] if family == "gemma4" else []))
+        tokenizer = prompts.tokenizer
+        assert prompts.split(decode(tokenizer, tokenizer.encode(written))) == ("Frogs.", "Old pond")
+        cut = written[: written.index(".")]
+        assert prompts.split(decode(tokenizer, tokenizer.encode(cut))) == ("Frogs", "")
+
+    def test_a_model_may_think_unasked(self):
+        prompts = prompts_of("llama3.2")
+        assert prompts.split("<think>Frogs jump") == ("Frogs jump", "")
+        assert prompts.split("[THINK]Frogs[/THINK]Pond") == ("Frogs", "Pond")
+
+    @pytest.mark.parametrize("opens", [True, False])
+    def test_a_stop_string_acts_on_the_answer(self, opens):
+        tokenizer = tokenizer_of("qwen3")
+        ids = tokenizer.encode(f"{'' if opens else '<think>'}One.\nTwo.</think>Old.\nPond.")
+        count, text, reason = finish(tokenizer, ids, stop=("\n",), thinks=opens)
+        assert (text.rpartition(">")[2], reason) == ("Old.", "stop") and count < len(ids)
 
 
 @pytest.fixture(scope="module")

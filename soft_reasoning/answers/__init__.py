@@ -6,14 +6,14 @@ An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.
 
 How a text is read (``extraction=flexible``):
 
-1. Reasoning in ``<think>`` is ignored; the text ends where the model continues with another question.
-2. The last statement that can be read is the answer (``statements``): the text after "Answer:", ``####`` or
-   "the answer is", the content of ``\boxed{}``, ``<answer>`` or a key of JSON, or a correction
-   ("Wait, ...").
-3. Without a statement, the last sentence that holds an answer gives it.
+1. Thoughts are left out; the text ends where the model continues with another question.
+2. The statement after the last mark is the answer: the content of ``\boxed{}`` or ``<answer>`` or of a key of
+   JSON, or what stands after "Answer:", ``####`` or "the answer is". An unfinished statement is none.
+3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
+   the answer.
 
-An ambiguous text has no answer. ``extraction=strict`` reads only the rest of the line after the first
-"Answer:". ``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
+What can be meant in two ways is not read. ``extraction=strict`` reads only the rest of the line after the
+first "Answer:". ``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'
@@ -22,16 +22,11 @@ An ambiguous text has no answer. ``extraction=strict`` reads only the rest of th
 """
 
 from soft_reasoning.answers.external import LmEvalGrader, MathVerifyGrader
-from soft_reasoning.answers.grading import (
-    ANSWER_TYPES,
-    MODES,
-    AnswerGrader,
-    Grader,
-    equal,
-    extract,
-    locate,
-)
-from soft_reasoning.answers.text import FREE
+from soft_reasoning.answers.grading import AnswerGrader, Grader, equal
+from soft_reasoning.answers.reading import ANSWER_TYPES, MODES, extract, locate
+
+FREE = ("open",)
+"""Types whose answers differ in words even where they agree, so that a verifier has to choose."""
 
 __all__ = [
     "ANSWER_TYPES",

@@ -1,64 +1,70 @@
-"""Reading the letter of a choice.
+"""Choices: the letter of an option.
 
-A sentence that begins with a letter gives it ("B) Paris"). Any other gives its only decisive letter. Denied
-letters ("not A", "A is wrong") and letters in names ("vitamin C") are ignored; "A or B" is no choice. A
-text whose first line is a single letter gives that letter.
+A letter counts where it names an option: at the beginning of a statement, in brackets, after "option" or
+"is". It must be offered, and no other option's text may follow it. Without a letter the text of an option
+gives its letter. A statement that denies ("not B") or names two has none.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from soft_reasoning.answers.reader import REFUSAL, Reader, Reading, blanked, decisive
+from soft_reasoning.answers.statement import DENIES, Reading
+from soft_reasoning.answers.text import folded
 
-_WORD = "[A-Za-zÀ-ÿ0-9'’]"
-_SINGLE = rf"(?<!{_WORD})\(?(?-i:[A-Z])\)?(?!{_WORD})"
-_LETTERS = rf"(?:options? |answers? |both )?{_SINGLE}(?:,? (?:and|or|nor) {_SINGLE}|, {_SINGLE}){{0,9}}"
-_LEADS = (
-    "Option|Choice|Letter|Answer|Only|So|Thus|Hence|Therefore|Definitely|Probably|Clearly|Obviously|Either|Both"
-    "|And|Not|Say|Choose|Pick|Select|Mark"
+_OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
+_NAMED = re.compile(
+    r"""(?:^\W*(?:\\text\w*\{)?|\((?=[A-Z]\))|(?i:\b(?:option|choice|letter|answer|is|be)\b)[\s:*("']{1,4}
+      |(?<=[A-Z])\)?(?:,?\s(?:and|or)\s|,\s|\s?[&/]\s?)\(?)
+    (?P<letter>[A-Z]|[a-z](?=\)|\W*$))
+    (?![\w'’]|\s?[=+*/^<>_\\]|(?<=[AI])\s(?!(?:is|as|because|since|and|or)\b)[a-z])""",
+    re.VERBOSE,
 )
-_OUT = re.compile(
-    r"(?:\b(?:not|neither|rather than|instead of|over|than|eliminat\w+|exclud\w+|ruling out|unlike)"
-    rf"|n['’]t(?: be| choose)?) {_LETTERS}|\bso (?:is|are) {_LETTERS}"
-    rf"|{_LETTERS}(?: (?:is|are|can be)(?: \w+)? (?:not|wrong|false|incorrect|impossible|eliminated|excluded"
-    r"|ruled out|too)\b|[\s).:|–-]{1,5}(?:no|wrong|false|incorrect)\b| ?[✗❌])"
-    r"|\b(?:vitamin|hepatitis|type|group|plan|particle|appendix|grade|point|class|mr\.|in|a|an|the|"
-    rf"(?-i:(?!(?:{_LEADS})\b)[A-Z][a-z]+)) {_SINGLE}(?! is (?:right|correct|the))",
-    re.IGNORECASE,
-)
-"""Letters that are denied, or part of a name: "vitamin C", "Plan B"."""
-_LETTER = re.compile(
-    r"\(([A-Za-z])\)|\b(?i:option|choice|letter) \(?([A-Za-z])\b"
-    rf"|(?<!{_WORD})(?<![A-Z]\. )(?:([B-HJ-Z])(?!{_WORD}|\. [A-Z]\.)|([AI])(?!{_WORD}| [a-z])"
-    r"|([AI])(?= (?:is|seems|looks|does|fits|works|satisfies|remains|matches|because|since|that|and|or"
-    r"|better|correct)\b)"
-    r"|([a-h])(?=\)|\W*$))"
-)
-_JOINS = re.compile(r"\)?(?:,? (?:and|or|und|oder|et|ou|y|o|и|или|&|is|are|looks|seems) | ?/ ?|, \(?[A-Z]\b)")
-_UNSETTLED = re.compile(r"\b(?:maybe|perhaps|possibly|could be|might be)\b", re.IGNORECASE)
-_FIRST = re.compile(r"[\s\"*(]*([A-Ha-h])[\s\"*).]*(?:\n|$)")
+
+_OPENS = re.compile(r"\W*(?:option|choice|letter|\\text\w*)?\W*", re.IGNORECASE)
+_STANDS = re.compile(r"\W*$|[\s*]*[).:,;}–—]|\s(?:is (?:the|correct|right)|because|since|as)\b")
+"""After a letter at the beginning of a statement that decides."""
+_SINGLE = re.compile(r"(?<![\w'’])(?<!\d\s)(?:[B-HJ-Z]|[AI](?!\s[a-z]))(?![\w'’])")
 
 
-class ChoiceReader(Reader):
-    """Reads the letters of choices."""
-
-    def close(self, text: str) -> Reading | None:
-        first_line = _FIRST.match(text)
-        return _to_reading(first_line) if first_line else super().close(text)
-
-    def sentence(self, sentence: str) -> Reading | None:
-        letters = [_to_reading(match) for match in _LETTER.finditer(blanked(_OUT, sentence))]
-        if not letters:
-            return None
-        if not re.search(r"\w", sentence[: letters[0].start]) and not _JOINS.match(sentence, letters[0].end):
-            return letters[0]
-        if REFUSAL.search(sentence) or _UNSETTLED.search(sentence):
-            return Reading(None)
-        letters = decisive(sentence, letters)
-        return letters[-1] if len({letter.answer for letter in letters}) == 1 else Reading(None)
+@lru_cache(maxsize=1024)
+def options(question: str) -> dict[str, str]:
+    """The texts of the options that a question lists, as (A) or A. or A:, by letter."""
+    places: list[re.Match[str]] = []
+    for match in _OFFERED.finditer(question):
+        if match[1] == "A":
+            places = [match]
+        elif places and ord(match[1]) == ord(places[-1][1]) + 1:
+            places.append(match)
+    ends = [*(place.start() for place in places[1:]), len(question)][: len(places)]
+    texts = [question[place.end() : end] for place, end in zip(places, ends, strict=True)]
+    return {place[1]: text.strip().partition("\n")[0] for place, text in zip(places, texts, strict=True)}
 
 
-def _to_reading(match: re.Match[str]) -> Reading:
-    group = match.lastindex or 0
-    return Reading(match[group].upper(), *match.span(group))
+def read(statement: str, question: str = "") -> Reading | None:
+    """The letter that a statement gives; None if it holds none, without an answer if it is ambiguous."""
+    offered = {letter: _words(text) for letter, text in options(question).items()}
+    named = [Reading(match["letter"].upper(), *match.span("letter")) for match in _NAMED.finditer(statement)]
+    if named:
+        letters = {reading.answer for reading in named}
+        after = folded(statement[named[0].end :]).lstrip(").:*-–— ")
+        own = offered.get(named[0].answer or "")
+        other = any(text.match(after) for text in offered.values()) and not (own and own.match(after))
+        fits = len(letters) == 1 and (not offered or letters <= {*offered}) and not other
+        opens = _OPENS.fullmatch(statement, 0, named[0].start) and _STANDS.match(statement, named[0].end)
+        clear = opens or letters >= {*_SINGLE.findall(statement)} and not DENIES.search(statement)
+        return named[0] if fits and clear else Reading(None)
+    plain = folded(statement)
+    told = [(letter, *place.span()) for letter, text in offered.items() for place in text.finditer(plain)]
+    told = [t for t in told if not any(o != t and o[1] <= t[1] and t[2] <= o[2] for o in told)]
+    if not told:
+        return None
+    rest = plain[: told[0][1]] + plain[told[0][2] :]
+    clear = len({letter for letter, *_ in told}) == 1 and not DENIES.search(rest)
+    start = len(statement) - len(statement.lstrip())
+    return Reading(told[0][0], start, len(statement.rstrip())) if clear else Reading(None)
+
+
+def _words(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(folded(text).rstrip('.'))}(?!\w)")

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
+from soft_reasoning.checks import choice as one_of
 from soft_reasoning.data import fields
 from soft_reasoning.data.exemplars import Exemplar
+from soft_reasoning.data.sources import Row, located
 from soft_reasoning.types import Problem, UserError
 
+log: logging.Logger = logging.getLogger(__name__)
+
 _LETTERS = string.ascii_uppercase
+
+
+NAMES: dict[str, Callable[[Sequence[str], Sequence[str]], Sequence[str]]] = {
+    "labels": lambda texts, labels: labels,
+    "letters": lambda texts, labels: _LETTERS[: len(texts) or 26],
+    "texts": lambda texts, labels: texts,
+    "from_0": lambda texts, labels: [str(i) for i in range(len(texts))],
+    "from_1": lambda texts, labels: [str(i) for i in range(1, len(texts) + 1)],
+}
+"""How gold answers may name a choice: the names of a row's choices, by their texts and labels."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +34,10 @@ class Columns:
     """An adapter: the columns of the question, the gold answer and, optionally, an id and the choices.
 
     ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
-    the question as (A), (B), ..., and a gold answer may be a letter, a label, an index from 0 or a text.
-    ``answer=None`` loads questions without gold answers.
+    the question as (A), (B), .... ``answer=None`` loads questions without gold answers.
+
+    Gold answers name a choice in one of the ways of ``NAMES``: ``answer_as``, or the first in which every row
+    of the file names one (:meth:`over`).
     """
 
     question: str
@@ -29,6 +46,40 @@ class Columns:
     choices: str | None = None
     answer_type: str = "number"
     name: str = "custom"
+    answer_as: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.answer_as is not None:
+            one_of("answer_as", self.answer_as, [*NAMES])
+
+    def over(self, rows: Sequence[Row]) -> Self:
+        """Return this adapter for a file's ``rows``, over all of which the naming of choices is decided.
+
+        Raises:
+            UserError: Where a row names no choice in a way that fits the rows before it.
+        """
+        if self.answer_as or self.answer is None or self.choices is None or self.answer_type != "choice":
+            return self
+        ways = [*NAMES]
+        for row in rows:
+            with located(row):
+                earlier, ways = ways, [way for way in self._ways(row.doc, self.answer) if way in ways]
+                if not ways:
+                    raise UserError(
+                        f"expected the answer to name a choice as the rows before ({' or '.join(earlier)}), "
+                        f"got {fields.text(row.doc, self.answer)[:60]!r}; see dataset.row.answer_as"
+                    )
+        others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
+        log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
+        return replace(self, answer_as=ways[0])
+
+    def _ways(self, row: Mapping[str, Any], column: str) -> list[str]:
+        """The ways of ``NAMES`` in which a row's answer names one of its choices."""
+        texts, labels = self._choices(row)
+        gold = fields.text(row, column)
+        if ways := [way for way, names in NAMES.items() if gold in names(texts, labels)]:
+            return ways
+        raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
     def __call__(self, row: Mapping[str, Any], index: int) -> Problem:
         question, gold = fields.text(row, self.question), None
@@ -50,8 +101,7 @@ class Columns:
             choices, labels = choices.get("text"), choices.get("label")
         if not isinstance(choices, list) or not 2 <= len(choices) <= 26:
             raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(choices)[:60]}")
-        texts = fields.texts(choices, self.choices)
-        return texts, fields.texts(labels or list(range(len(texts))), self.choices)
+        return fields.texts(choices, self.choices), fields.texts(labels or [], self.choices)
 
     def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:
         if self.answer_type == "number":
@@ -61,11 +111,11 @@ class Columns:
         gold = fields.text(row, column)
         if self.answer_type != "choice":
             return gold
-        letters = _LETTERS[: len(texts) or 26]
-        for names in (labels, list(letters), texts):
-            if gold in names:
-                return letters[names.index(gold)]
-        raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
+        way = self.answer_as or self._ways(row, column)[0]
+        names = NAMES[way](texts, labels)
+        if gold not in names:
+            raise UserError(f"expected one of the choices in field '{column}' by {way}, got {gold[:60]!r}")
+        return _LETTERS[names.index(gold)]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +11,9 @@ from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import OptionError, choice, finite, whole
+from soft_reasoning.data.custom import Columns
 from soft_reasoning.data.exemplars import Exemplar, from_config
-from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
+from soft_reasoning.data.sources import Hub, Row, located, read_file, read_hub
 from soft_reasoning.types import Problem, UserError, generator_for, shortened
 
 SAMPLES = ("first", "random")
@@ -120,13 +120,14 @@ class Dataset:
         elif self._hub and train.get("split"):
             hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
         rows = self._rows(train.get("path"), hub, "dataset.train.path")
+        adapter = _fitted(adapter, rows)
         questions = {problem.question for problem in self._all()}
         order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
         for row in (rows[i] for i in order):
             if len(exemplars) == count:
                 break
-            with _named(row):
+            with located(row):
                 exemplar: Exemplar = adapter(row.doc)
             if exemplar.question not in questions:
                 exemplars.append(exemplar)
@@ -135,9 +136,11 @@ class Dataset:
     def _all(self) -> list[Problem]:
         """Every problem, in the file's order."""
         problems: dict[str, Problem] = {}
-        for row in self._rows(self._path, self._hub, "dataset.path"):
-            with _named(row):
-                problem = self._row(row.doc, row.index)
+        rows = self._rows(self._path, self._hub, "dataset.path")
+        adapter = _fitted(self._row, rows)
+        for row in rows:
+            with located(row):
+                problem = adapter(row.doc, row.index)
                 if problem.id in problems:
                     raise UserError(f"expected a new id, got '{shortened(problem.id)}' again")
             problems[problem.id] = problem
@@ -155,15 +158,6 @@ class Dataset:
         )
 
 
-@contextmanager
-def _named(row: Row) -> Iterator[None]:
-    """Put the row's place before errors inside."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{row.where}: {error}") from error
-
-
 def _adapter(option: str, row: Callable | str) -> Callable:
     try:
         return get_method(row) if isinstance(row, str) else row
@@ -175,3 +169,8 @@ def _checked_limit(limit: int | float | None) -> int | float | None:
     if limit is None or finite(limit) and (0 < limit < 1 or limit >= 1 and limit == int(limit)):
         return limit
     raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
+
+
+def _fitted(adapter: Callable, rows: Sequence[Row]) -> Callable:
+    """The adapter for all of ``rows``, if it looks at them together."""
+    return adapter.over(rows) if isinstance(adapter, Columns) else adapter

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from soft_reasoning.answers import numerals
+from soft_reasoning.answers import number as numbers
 from soft_reasoning.types import UserError
 
 
@@ -59,10 +59,10 @@ def number(row: Mapping[str, Any], name: str) -> str:
 
 def canonical_number(content: Any, name: str) -> str:
     """Return ``content`` as canonical decimal text; ``name`` is its field in errors."""
-    exact = None if isinstance(content, bool) else numerals.whole_value(str(content))
+    exact = None if isinstance(content, bool) else numbers.value_of(str(content))
     if exact is None:
         raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
-    return numerals.canonical(exact)
+    return numbers.canonical(exact)
 
 
 def boolean(row: Mapping[str, Any], name: str) -> str:

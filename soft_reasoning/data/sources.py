@@ -26,6 +26,15 @@ class Row:
     doc: Mapping[str, Any]
 
 
+@contextmanager
+def located(row: Row) -> Iterator[None]:
+    """Put the row's place before errors inside."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{row.where}: {error}") from error
+
+
 @dataclass(frozen=True)
 class Hub:
     """A data set of the hub: ``id`` (owner/name), ``config``, ``split``, ``revision`` (branch or commit)."""

@@ -129,7 +129,9 @@ class Output:
             return True
         if count < least:
             return False
-        return (token in eos and count > least) or stops.before_stop(self.ids, self.request.stop) is not None
+        if token in eos and count > least:
+            return True
+        return stops.before_stop(self.ids, self.request.stop, self.request.thinks) is not None
 
     def completion(
         self, tokenizer: Any, eos: frozenset[int], stops: StopChecker, *, checked: int = 0
@@ -140,8 +142,9 @@ class Output:
         """
         least = max(self.request.min_new_tokens, checked)
         count, text, reason = finish(
-            tokenizer, self.ids, stop=self.request.stop, eos=eos, min_new_tokens=least, checker=stops
-        )
+            tokenizer, self.ids, stop=self.request.stop, eos=eos, min_new_tokens=least,
+            thinks=self.request.thinks, checker=stops,
+        )  # fmt: skip
         return Completion(
             token_ids=tuple(self.ids[:count]),
             logprobs=tuple(self.logprobs[:count]),

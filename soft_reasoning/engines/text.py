@@ -8,15 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
+
+from soft_reasoning import thoughts
 
 MOST_TOKENS = 2**18
 """Cached pairs of a token and stop strings in a checker."""
 
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
-    """The text of ``ids``, special tokens left out, spaces untouched."""
-    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    """The text of ``ids``, without special tokens other than marks of thoughts; spaces untouched."""
+    marks = _marks(tokenizer)
+    if marks.isdisjoint(ids):
+        return _decoded(tokenizer, ids)
+    runs = groupby(ids, key=marks.__contains__)
+    return "".join(_decoded(tokenizer, [*run], not is_mark) for is_mark, run in runs)
+
+
+def _decoded(tokenizer: Any, ids: Sequence[int], skip: bool = True) -> str:
+    return tokenizer.decode(list(ids), skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+
+
+@lru_cache(16)
+def _marks(tokenizer: Any) -> frozenset[int]:
+    """The special tokens of ``tokenizer`` that belong to marks of thoughts."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return frozenset(i for i, token in added.items() if token.special and token.content in thoughts.SPECIAL)
 
 
 class StopChecker:
@@ -31,21 +49,24 @@ class StopChecker:
         self._tokenizer = tokenizer
         self._may_complete = lru_cache(MOST_TOKENS)(self._check_token)
 
-    def before_stop(self, ids: Sequence[int], stop: tuple[str, ...]) -> str | None:
-        """Return the text of ``ids`` before the earliest stop string.
+    def before_stop(self, ids: Sequence[int], stop: tuple[str, ...], thinks: bool = False) -> str | None:
+        """Return the text of ``ids`` before the earliest stop string after the thoughts.
 
-        None if the last token cannot have completed a stop string.
+        None if the last token cannot have completed a stop string. ``thinks`` says whether the text begins
+        in thoughts.
         """
         if not stop or not ids:
             return None
         if not self._may_complete(ids[-1], stop):
             return None
         text = decode(self._tokenizer, ids)
-        at = earliest_stop(text, stop)
-        if at >= 0:
-            return text[:at]
+        start = thoughts.answer_start(text, thinks)
+        at = -1 if start is None else earliest_stop(text[start:], stop)
+        if start is not None and at >= 0:
+            return text[: start + at]
         # A special token leaves no text, but may be named, such as "<|im_end|>".
-        return text if self._tokenizer.decode(list(ids[-1:])) in stop else None
+        last = list(ids[-1:])
+        return text if self._tokenizer.decode(last) in stop and not decode(self._tokenizer, last) else None
 
     def _check_token(self, token: int, stop: tuple[str, ...]) -> bool:
         alone = decode(self._tokenizer, [token])
@@ -70,19 +91,21 @@ def finish(
     stop: tuple[str, ...] = (),
     eos: Collection[int] = (),
     min_new_tokens: int = 0,
+    thinks: bool = False,
     checker: StopChecker | None = None,
 ) -> tuple[int, str, str]:
     """Return ``(count, text, reason)``: the number of ``ids`` in the completion, its text and why it ended.
 
     The completion ends with the first end-of-sequence token or with the token that completes the earliest
     stop string. The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens,
-    but a stop string in them is still cut off if a stop string ends the completion.
+    but a stop string in them is still cut off if a stop string ends the completion. Stop strings in thoughts
+    end nothing; ``thinks`` says whether the completion begins in thoughts.
     """
     checker = checker or StopChecker(tokenizer)
     for count in range(max(1, min_new_tokens), len(ids) + 1):
         if ids[count - 1] in eos and count > min_new_tokens:
             return count, decode(tokenizer, ids[: count - 1]), "eos"
-        text = checker.before_stop(ids[:count], stop)
+        text = checker.before_stop(ids[:count], stop, thinks)
         if text is not None:
             return count, text, "stop"
     return len(ids), decode(tokenizer, ids), "length"

@@ -17,7 +17,8 @@ from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
+from soft_reasoning.thoughts import answer_start
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Round
 
 
 def read_candidate(
@@ -29,7 +30,9 @@ def read_candidate(
     """
     return Candidate(
         text=completion.text,
-        answer=context.grader.extract(context.prompts.split(completion.text)[1], problem.answer_type),
+        answer=context.grader.extract(
+            context.prompts.split(completion.text)[1], problem.answer_type, problem.question
+        ),
         round=round,
         coherence=None if reward is None else reward.of_coherence(completion),
         generated_tokens=completion.generated_tokens,
@@ -46,13 +49,14 @@ def _request_rest(request: Request, begin: Completion, engine: Engine) -> Reques
     room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
     if begin.generated_tokens and (begin.finish_reason != "length" or min(left, room) < 1):
         return None
-    return replace(request, prompt_ids=ids, max_new_tokens=left)
+    thinks = answer_start(begin.text, request.thinks) is None
+    return replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
 
 
 def join(
-    begin: Completion, rest: Completion, stop: Sequence[str], engine: Engine, *, unfinished: bool = False
+    begin: Completion, rest: Completion, asked: Request | Prompt, engine: Engine, *, unfinished: bool = False
 ) -> Completion:
-    """Return the completion ``begin`` followed by ``rest``; a stop string may lie across both.
+    """Return the completion ``begin`` of ``asked`` followed by ``rest``; a stop string may lie across both.
 
     ``unfinished`` means that ``begin`` is known not to have ended.
     """
@@ -60,8 +64,9 @@ def join(
     ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
     tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
     count, text, reason = finish(
-        engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids, min_new_tokens=least
-    )
+        engine.tokenizer, ids, stop=asked.stop, eos=engine.eos_ids, min_new_tokens=least,
+        thinks=asked.thinks,
+    )  # fmt: skip
     reason = rest.finish_reason if reason == "length" else reason
     return replace(
         rest,
@@ -81,7 +86,7 @@ def resume(
     rest_requests = [_request_rest(request, begin, engine) for request, begin in pairs]
     rest = iter((yield Generate([request for request in rest_requests if request is not None])))
     return [
-        begin if request is None else join(begin, next(rest), request.stop, engine, unfinished=True)
+        begin if request is None else join(begin, next(rest), request, engine, unfinished=True)
         for request, begin in zip(rest_requests, begins, strict=True)
     ]
 
@@ -199,7 +204,9 @@ def solution_request(
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
     most = prompt.most(max_new_tokens)
-    return Request(prompt.ids, max_new_tokens=most, stop=prompt.stop, seed=seed, **fields)
+    return Request(
+        prompt.ids, max_new_tokens=most, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
+    )
 
 
 def majority_vote(

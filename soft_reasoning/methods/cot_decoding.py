@@ -85,7 +85,7 @@ class CotDecoding:
             replace(empty, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
-        starts = [join(empty, path, request.stop, context.engine) for path in prefixes]
+        starts = [join(empty, path, request, context.engine) for path in prefixes]
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
         path_request = replace(
             request,
@@ -117,7 +117,7 @@ def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]
     """
     deltas: list[float | None] = []
     for path in paths:
-        span = context.grader.locate(path.text, problem.answer_type)
+        span = context.grader.locate(path.text, problem.answer_type, problem.question)
         indices = [] if span is None else overlapping_tokens(span, path, context.engine.tokenizer)
         tops = [path.top_logprobs[i].logprobs for i in indices]
         margins = [exp(top[0]) - exp(top[1]) for top in tops]

@@ -82,7 +82,7 @@ class PrefixScorer:
         blocks = yield Generate([replace(block, seed=seed) for seed in seeds])
         if not any(block.token_ids for block in blocks):
             return prefix, None, {"values": [], "chosen": None, "blocks": []}
-        longer = [join(prefix, block, rest.stop, context.engine, unfinished=True) for block in blocks]
+        longer = [join(prefix, block, rest, context.engine, unfinished=True) for block in blocks]
         values = yield from prefix_values(problem, [solution.text for solution in longer], context)
         best = int(values.argmax())
         entry = {"values": values.tolist(), "chosen": best, "blocks": [block.text for block in blocks]}
@@ -95,7 +95,7 @@ class PrefixScorer:
             return prefix, None, {"token": None, "value": None, "probability": None}
         [top] = look.top_logprobs
         tokens = [Completion((i,), (logprob,), "", "length", 0) for i, logprob in zip(*top, strict=True)]
-        longer = [join(prefix, token, rest.stop, context.engine, unfinished=True) for token in tokens]
+        longer = [join(prefix, token, rest, context.engine, unfinished=True) for token in tokens]
         values = yield from prefix_values(problem, [solution.text for solution in longer], context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
         probabilities = tilt(logprobs / self.temperature, values, self.strength)

@@ -16,6 +16,7 @@ from soft_reasoning.checks import choice, form
 from soft_reasoning.prompts.chat import ChatTemplate, Message
 from soft_reasoning.prompts.special_tokens import PromptEncoder
 from soft_reasoning.prompts.wording import ReviewWording, Wording
+from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 T = TypeVar("T")
@@ -24,8 +25,6 @@ PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 CACHED_PROMPTS = 1024
 """Number of problems whose prompts are cached."""
-OPEN, CLOSE = "<think>", "</think>"
-"""The marks around a thinking model's thoughts."""
 DATE = "2024-07-26"
 """The default date of the templates of Llama 3.1."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
@@ -87,18 +86,19 @@ class Prompts:
         # A problem's prompt is built for a check before any model work and again in every round.
         self._solution = lru_cache(CACHED_PROMPTS)(self._solution_prompt)
         self._headers = lru_cache(CACHED_PROMPTS)(self._header_lengths)
-        self._cue, self.thinks = wording.cue, False
+        self._cue = wording.cue
+        self.marks: Marks | None = None
+        """The marks around the thoughts in which a solution begins, or None."""
         if layout == "chat":
             self._template = ChatTemplate(tokenizer, day, chat_options or {})
-            header = self._template.render([("user", SPAN_TEXTS[0])]).rpartition(SPAN_TEXTS[0])[2]
             self._template.render(self._messages(SPAN_TEXTS[0], ()))  # with the system message
             if not wording.cue:
-                self._cue, self.thinks = self._thinking(header)
+                self._cue, self.marks = self._thinking()
 
     @property
     def neutral(self) -> bool:
         """Whether a prompt is the question alone and no thoughts come first: a solution is free text."""
-        return self.wording.ask == "{question}" and not (self._head or self._cue or self.thinks)
+        return self.wording.ask == "{question}" and not (self._head or self._cue or self.marks)
 
     def ending(self, stop: Sequence[str] = (), most: int | None = None) -> Prompts:
         """Return these prompts with more texts that end a solution, or a limit of its tokens.
@@ -126,27 +126,34 @@ class Prompts:
             text = complete.prompt
             ids = self._encode_text(text) if isinstance(text, str) else text
             return Prompt(ids, stop=complete.stop, max_new_tokens=complete.max_new_tokens)
-        return self._build(problem, self._head, self.wording.ask, self._cue, question=question)
+        prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
+        return replace(prompt, thinks=self.marks is not None)
 
     def split(self, text: str) -> tuple[str, str]:
         """Return the thoughts of a thinking model in a solution's ``text``, and the text after them.
 
         The text is empty where the solution ends while the model thinks.
         """
-        thought, mark, solution = text.partition(CLOSE)
-        if not mark and not self.thinks and not text.lstrip().startswith(OPEN):
-            return "", text
-        return thought.replace(OPEN, "", 1).strip(), solution.lstrip("\n")
+        return split(text, self.marks is not None)
 
-    def _thinking(self, header: str) -> tuple[str, bool]:
-        """Return the cue that opens a thinking model's thoughts, and whether a solution begins in them.
+    def _thinking(self) -> tuple[str, Marks | None]:
+        """Return the cue that opens a thinking model's thoughts, and the marks of these thoughts.
 
         The first generated token, which a soft token replaces, then is the first token of the thoughts.
         """
-        if header.rstrip().endswith(OPEN):  # the template opens them
-            return "", True
-        thinks = CLOSE not in header and "enable_thinking" in self._template.source
-        return (f"{OPEN}\n", True) if thinks else ("", False)
+        asked = [("user", SPAN_TEXTS[0])]
+        text, off = self._template.render(asked), self._template.render(asked, enable_thinking=False)
+        system, _, header = text.rpartition(SPAN_TEXTS[0])
+        if marks := opened(header):  # the template opens them
+            return "", marks
+        if text != off:
+            source = self._template.source + off
+            marks = next((marks for marks in MARKS if marks.close in source), None)
+        elif CHANNELS.open in self._template.source:
+            marks = CHANNELS
+        else:  # a system prompt of the template asks for them
+            marks = next((marks for marks in MARKS if marks.open.strip() in system), None)
+        return (marks.open, marks) if marks and marks.close not in header else ("", None)
 
     def review(
         self,

@@ -46,13 +46,15 @@ class ChatTemplate:
         }
         self._roles_of_parts = lru_cache(self._find_roles_of_parts)
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], **options: Any) -> str:
         """Return the prompt's text, which ends with the assistant's header.
+
+        ``options`` replace those of the class.
 
         Raises:
             UserError: If the template fails, or leaves out a message.
         """
-        text = self._apply(messages, self._roles_of_parts(tuple(role for role, _ in messages)))
+        text = self._apply(messages, self._roles_of_parts(tuple(role for role, _ in messages)), **options)
         squeezed = _squeeze(text)
         for role, content in messages:  # a template may leave out the thoughts of earlier answers
             if role != "assistant" and _squeeze(content) not in squeezed:
@@ -78,13 +80,13 @@ class ChatTemplate:
                 best, reason = lost, why
         raise reason
 
-    def _apply(self, messages: Sequence[Message], of_parts: frozenset[str]) -> str:
+    def _apply(self, messages: Sequence[Message], of_parts: frozenset[str], **options: Any) -> str:
         given = [
             {"role": role, "content": [{"type": "text", "text": text}] if role in of_parts else text}
             for role, text in messages
         ]
         try:
-            return str(self._tokenizer.apply_chat_template(given, **self._options))
+            return str(self._tokenizer.apply_chat_template(given, **self._options | options))
         except Exception as error:  # a template is a program of the model's author, which may raise any error
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             fix = WITHOUT_SYSTEM if messages[0][0] == "system" else COMPLETION

@@ -21,7 +21,7 @@ class Judgement(Protocol):
         """Whether a text that was cut at its length already holds the verdict."""
         ...
 
-    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         """Return the answer of the model's solution, or None if it writes none."""
         ...
 
@@ -41,14 +41,14 @@ class FreshSolution:
     def complete(self, text: str) -> bool:
         return re.search(r"Answer:[^\n]*\n", text) is not None
 
-    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        return grader.extract(text, answer_type)
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
+        return grader.extract(text, problem.answer_type, problem.question)
 
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
         kind = problem.answer_type
-        answer = self.read(text, kind, grader)
+        answer = self.read(text, problem, grader)
         return [float(answer is not None and grader.equal(c.answer, answer, kind)) for c in candidates]
 
 
@@ -68,7 +68,7 @@ class NamedChoice:
     def complete(self, text: str) -> bool:
         return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
 
-    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         return None
 
     def scores(

@@ -15,6 +15,7 @@ from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.judgement import FreshSolution
 from soft_reasoning.rewards.presentation import Together
+from soft_reasoning.types import Problem
 
 NO_NUMBER, FAILED = "None", "-9999"
 """The verifier's answer if its "Answer:" holds no number, and if it has no "Answer:". Both strings vote."""
@@ -46,9 +47,9 @@ class ReleasedGrader(Grader):
     def name(self) -> str:
         return "strict" if self.extraction == "strict" else "released"
 
-    def extract(self, text: str, answer_type: str) -> str | None:
+    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
         if self.extraction == "strict" or answer_type not in ("number", "boolean"):
-            return super().extract(text, answer_type)
+            return super().extract(text, answer_type, question)
         answer = after_marker(text)
         if answer is None:
             return None
@@ -76,13 +77,13 @@ class ReleasedSolution(FreshSolution):
     def complete(self, text: str) -> bool:
         return True
 
-    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        if answer_type not in ("number", "boolean"):
-            return super().read(text, answer_type, grader)
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
+        if problem.answer_type not in ("number", "boolean"):
+            return super().read(text, problem, grader)
         answer = after_marker(text)
         if answer is None:
             return FAILED
-        if answer_type == "boolean":
+        if problem.answer_type == "boolean":
             return truth(answer) or NO_NUMBER
         number = re.search(r"-?\d+(?:\.\d+)?", answer)
         return str(float(number.group())) if number else NO_NUMBER

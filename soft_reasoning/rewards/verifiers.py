@@ -196,8 +196,8 @@ class ModelVerifier:
     ) -> Steps[list[tuple[Completion, str | None, float]]]:
         """Solve the problem without candidates: each sample's completion, answer and weight."""
         [reviews] = yield from self.ask(problem, [()], context, stage="alone")
-        kind, grader = problem.answer_type, context.grader
-        return [(r.completion, self.judgement.read(r.text, kind, grader), r.weight) for r in reviews]
+        read = self.judgement.read
+        return [(r.completion, read(r.text, problem, context.grader), r.weight) for r in reviews]
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
@@ -231,7 +231,7 @@ class ModelVerifier:
         voting = reviews if self.answers_itself else []
         return Verdict(
             tuple(scores),
-            tuple(self.judgement.read(review.text, kind, grader) for review in voting),
+            tuple(self.judgement.read(review.text, problem, grader) for review in voting),
             tuple(review.completion.text for review in reviews),
             tuple(review.weight for review in voting),
             agreement=tuple(agreement),

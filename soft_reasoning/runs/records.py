@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
+from soft_reasoning.thoughts import opened, split
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
 
 FIRST = 5
@@ -89,12 +90,13 @@ def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str |
     stored = [candidate["answer"] for candidate in record["candidates"]]
     if grader.name == record["extraction"]:
         return final, stored
-    parsed = [grader.extract(text, kind) for text in record["resps"][0]]
+    question, thinks = record["question"], opened("".join(record["prompt"])) is not None
+    parsed = [grader.extract(split(text, thinks)[1], kind, question) for text in record["resps"][0]]
     pairs = [*zip(stored, parsed, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         # A judge has texts, but no answers.
         solutions = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-        pairs += [(answer, grader.extract(text, kind)) for answer, text in solutions]
+        pairs += [(answer, grader.extract(text, kind, question)) for answer, text in solutions]
     sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
     return (grader.vote(sources, kind) if sources else final), parsed
 

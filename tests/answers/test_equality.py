@@ -9,17 +9,20 @@ from soft_reasoning.types import Problem, UserError
 @pytest.mark.parametrize(
     ("a", "b", "same"),
     [
-        ("-5", "5", False),
-        ("−5", "-5", True),
+        ("New  York", "new york", True),
+        ("Straße", "STRASSE", True),
+        ("café", "cafe\u0301", True),  # composed or not
+        ("cafe", "café", False),
+        ("कल", "कि", False),  # a vowel sign is a combining mark
+        ("कि", "की", False),
+        ("5%", "5", False),
+        ("km/h", "km h", False),
         ("C++", "C", False),
-        ("1.5", "1 5", False),
-        ("COVID-19", "covid 19", True),
-        ("salt + pepper", "salt, pepper", True),
-        ("$5", "5", True),
+        ("-5", "5", False),
     ],
 )
 def test_text_equality(a, b, same):
-    assert equal(a, b, "text") is same
+    assert equal(a, b, "text") is equal(b, a, "text") is same
 
 
 @pytest.mark.parametrize(

@@ -1,83 +1,79 @@
+"""Formulas through Math-Verify, whose process may die."""
+
 import logging
 import os
 import signal
+import time
 
 import pytest
 
-from soft_reasoning.answers import algebra, equal
-from soft_reasoning.answers.algebra import Worker
-from soft_reasoning.types import UserError
-
-PROGRAM = """
-import pathlib, sys, time
-from multiprocessing.connection import Connection
-connection = Connection(int(sys.argv[1]))
-connection.send("ready")
-while True:
-    connection.recv()
-    {answer}
-    connection.send(True)
-"""
-DIES_ONCE = """
-    flag = pathlib.Path(__file__).with_suffix(".flag")
-    if not flag.exists():
-        flag.touch()
-        sys.exit(1)
-"""
+from soft_reasoning.answers import equal
+from soft_reasoning.answers.latex import SAME as FUNCTION
+from soft_reasoning.answers.latex import Worker
 
 
 @pytest.fixture
-def worker(tmp_path):
-    workers = []
-
-    def start(answer, **options):
-        script = tmp_path / "worker.py"
-        script.write_text(PROGRAM.replace("    {answer}", answer))
-        workers.append(Worker(script, **options))
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.close()
+def worker():
+    made = Worker(seconds=0.5)
+    yield made
+    made.close()
 
 
-def test_a_killed_worker_is_replaced(worker):
-    obedient = worker("")
-    assert obedient.ask("same", "a", "b")
-    first = obedient.process.pid
-    os.kill(first, signal.SIGKILL)
-    assert obedient.ask("same", "a", "b") and obedient.process.pid != first
+def kill(worker):
+    [process] = worker.pool._processes.values()
+    os.kill(process.pid, signal.SIGKILL)
+    return process.pid
 
 
-def test_a_worker_that_dies_over_a_question_is_asked_again(worker):
-    assert worker(DIES_ONCE).ask("same", "a", "b")
-
-
-def test_a_question_that_ends_two_workers_has_no_answer(worker, caplog):
+def test_a_killed_process_is_replaced(worker, caplog):
+    assert worker.ask(str.upper, "a") == "A"
+    kill(worker)
+    time.sleep(0.5)
     with caplog.at_level(logging.WARNING):
-        assert worker("    sys.exit(1)").ask("same", "a", "b") is None
-    assert "ended its worker twice" in caplog.text
+        assert [worker.ask(str.upper, "a"), worker.ask(str.upper, "a")][-1] == "A"
 
 
-def test_a_question_that_takes_too_long_has_no_answer(worker, caplog):
-    slow = worker("    time.sleep(60)", timeout=0.5)
+@pytest.mark.parametrize(
+    ("function", "text", "said"),
+    [(lambda text: time.sleep(60), "a", "'a': too slow"), (lambda text: os._exit(1), "a", "'a': Terminated")],
+)
+def test_a_text_that_ends_the_process_has_no_answer(worker, caplog, function, text, said):
     with caplog.at_level(logging.WARNING):
-        assert slow.ask("same", "a", "b") is None
-    assert "took over 0.5 s" in caplog.text and slow.process is None
+        assert worker.ask(function, text) is None
+    assert said in caplog.text and worker.pool is None
+    assert worker.ask(str.upper, "b") == "B"
 
 
-def test_only_what_needs_algebra_needs_the_extra(monkeypatch):
-    monkeypatch.setattr(algebra.importlib.util, "find_spec", lambda name: None)
-    assert equal("\\dfrac{x}{2}", "\\frac{x}{2}", "latex")
-    assert equal("0.5", "\\frac{1}{2}", "latex") and not equal("0.5", "\\frac{1}{3}", "latex")
-    with pytest.raises(UserError, match=r"soft-reasoning\[math\]"):
-        equal("x+1", "1+x and no other", "latex")
+def test_memory_is_bounded(caplog):
+    small = Worker(seconds=30, memory=2**30)
+    with caplog.at_level(logging.WARNING):
+        assert small.ask(FUNCTION, "10^{10^{10}}", "x") in (None, False)
+        assert small.ask(lambda text: len(bytes(2**31)), "a") is None
+    assert "MemoryError" in caplog.text
+    small.close()
 
 
-def test_algebra():
-    pytest.importorskip("math_verify", reason="the math extra is not installed")
-    root = ("\\frac{\\sqrt{2}}{2}", "\\frac{1}{\\sqrt{2}}")
-    for a, b in [root, ("x+1", "1+x"), ("(1,2)", "(1, 2)"), ("x=y+1", "x=1+y")]:
-        assert equal(a, b, "latex") and equal(b, a, "latex"), (a, b)
-    for a, b in [("x+1", "x+2"), ("(1,2)", "(2,1)"), ("2x", "2"), ("\\sqrt{2}", "2"), ("{", "}{")]:
-        assert not equal(a, b, "latex") and not equal(b, a, "latex"), (a, b)
+SAME = [
+    ("\\dfrac{x}{2}", "\\frac{x}{2}"), ("\\frac{\\sqrt{2}}{2}", "\\frac{1}{\\sqrt{2}}"), ("x+1", "1+x"),
+    ("0.5", "\\frac{1}{2}"),
+    ("(1,2)", "(1, 2)"), ("x=y+1", "x=1+y"), ("1,234", "1234"), ("10\\text{ cm}", "10"), ("\\{2,5\\}",
+    "\\{5,2\\}"),
+]  # fmt: skip
+OTHER = [
+    ("x+1", "x+2"), ("(1,2)", "(2,1)"), ("2x", "2"), ("\\sqrt{2}", "2"), ("{", "}{"),
+    ("\\frac{1}{1296}", "\\frac{1}{7776}"), ("0.0001", "0.0002"),  # nothing absolute
+    ("(2,5)", "2.5"), ("[2,5]", "2.5"), ("\\{2,5\\}", "2.5"), ("2,5", "2.5"), ("(0,1)",
+    "[0,1]"),  # no decimal comma
+    ("\\pm 5", "5"), ("x > 5", "5"), ("5!", "5"), ("3, 4", "3"),
+    ("10\\text{ cm}", "10\\text{ m}"), ("10_2", "10"), ("10_2", "10_3"),  # units and bases
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
+def test_formulas_that_mean_the_same(a, b):
+    assert equal(a, b, "latex") and equal(b, a, "latex")
+
+
+@pytest.mark.parametrize(("a", "b"), OTHER)
+def test_formulas_that_do_not(a, b):
+    assert not equal(a, b, "latex") and not equal(b, a, "latex")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
-from soft_reasoning.answers.grading import _read_flexible
+from soft_reasoning.answers.reading import _read
 
 PIECES = [
     "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
@@ -37,7 +37,7 @@ def seconds(text, answer_type, mode, *, best_of):
     """Processor time of reading and locating, the least of several."""
     times = []
     for _ in range(best_of):
-        _read_flexible.cache_clear()
+        _read.cache_clear()
         started = time.process_time()
         grader = Grader(extraction=mode)
         grader.extract(text, answer_type), grader.locate(text, answer_type)

@@ -50,7 +50,9 @@ def test_votes_are_by_exact_match():
 
 
 def test_other_answers_are_refused():
-    with pytest.raises(UserError, match="lm_eval_strict reads numbers, got answers of type boolean"):
+    with pytest.raises(
+        UserError, match="grader=lm_eval_strict: expected answers of type number, got boolean"
+    ):
         STRICT.extract("yes", "boolean")
     with pytest.raises(UserError, match="expected one of strict-match, flexible-extract"):
         LmEvalGrader("strict")

@@ -1,11 +1,11 @@
 """The Math-Verify grader gives what the library gives for the text itself."""
 
+import math_verify
 import pytest
 
 from soft_reasoning.answers import MathVerifyGrader
 from soft_reasoning.types import Problem, UserError
 
-math_verify = pytest.importorskip("math_verify", reason="the math extra is not installed")
 GRADER = MathVerifyGrader()
 TEXTS = [
     "Answer: 18", "So it is $\\boxed{18}$.", "the answer is 1,234.", "Half: $\\frac{1}{2}$", "50%",
@@ -32,5 +32,5 @@ def test_votes_and_equality():
 
 
 def test_other_answers_are_refused():
-    with pytest.raises(UserError, match="reads numbers and formulas, got answers of type choice"):
+    with pytest.raises(UserError, match="expected answers of type number or latex, got choice"):
         GRADER.extract("B", "choice")

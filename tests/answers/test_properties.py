@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, Grader, LmEvalGrader, equal, extract, locate
-from soft_reasoning.answers.numerals import canonical, whole_value
+from soft_reasoning.answers.number import canonical, value_of
 from soft_reasoning.types import Problem
 
 patient = settings(deadline=None)  # machines under load take their time
@@ -57,8 +57,8 @@ DECIMALS = st.decimals(-(10**14), 10**14, places=4).map(Fraction)
 @given(st.fractions(max_denominator=997))
 def test_canonical_text_keeps_the_value(value):
     text = canonical(value)
-    assert "e" not in text.lower() and abs(whole_value(text) - value) <= abs(value) * Fraction(1, 10**15)
-    assert canonical(whole_value(text)) == text
+    assert "e" not in text.lower() and abs(value_of(text) - value) <= abs(value) * Fraction(1, 10**15)
+    assert canonical(value_of(text)) == text
 
 
 FORMS = ["{}", "${}", "\\${}", "{} apples", "{}%", "**{}**", "\\boxed{{{}}}", "x = {}."]

@@ -6,6 +6,8 @@ import pytest
 
 from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.data.custom import Columns
+from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.types import UserError
 
@@ -93,6 +95,59 @@ def test_a_missing_value_that_is_not_read_is_kept(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"question": "1?", "answer": 2, "note": NaN}', encoding="utf-8")
     config = compose_config(["dataset=custom", f"dataset.path={tmp_path}/rows.jsonl"])
     assert [problem.gold for problem in build_dataset(config).problems()] == ["2"]
+
+
+def choices(tmp_path, *rows, **options):
+    """The gold letters of rows (choices, answer)."""
+    file = tmp_path / "choices.jsonl"
+    file.write_text(
+        "".join(json.dumps({"q": f"Q{i}?", "c": c, "a": a}) + "\n" for i, (c, a) in enumerate(rows))
+    )
+    row = Columns("q", "a", choices="c", answer_type="choice", **options)
+    return [
+        problem.gold
+        for problem in Dataset(name="x", row=row, answer_type="choice", path=str(file)).problems()
+    ]
+
+
+WORDS, NUMBERS = ["red", "blue", "green", "none"], ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "way", "golds"),
+    [
+        ([(NUMBERS, "2")], "texts", ["B"]),
+        ([(NUMBERS, 2), (["7", "8", "9"], 0)], "from_0", ["C", "A"]),
+        ([(WORDS, 1), (WORDS, 4)], "from_1", ["A", "D"]),
+        ([(WORDS, 1), (WORDS, 2)], "from_0", ["B", "C"]),
+        ([(["B", "A"], "A"), (WORDS, "C")], "letters", ["A", "C"]),
+        ([(["B", "A"], "A"), (["D", "C"], "D")], "texts", ["B", "A"]),
+        ([({"text": WORDS, "label": NUMBERS}, "2"), ({"text": ["x", "y"], "label": ["A",
+        "B"]}, "B")], "labels", ["B", "B"]),
+    ],
+)  # fmt: skip
+def test_a_file_names_its_choices_in_one_way(tmp_path, caplog, rows, way, golds):
+    with caplog.at_level("INFO"):
+        assert choices(tmp_path, *rows) == golds
+    assert f"dataset.row.answer_as={way}" in caplog.text
+
+
+def test_rows_that_disagree_are_refused(tmp_path):
+    with pytest.raises(
+        UserError, match=r"line 2: expected the answer .* before \(from_0 or from_1\), got 'red'"
+    ):
+        choices(tmp_path, (WORDS, 1), (WORDS, "red"))
+    with pytest.raises(UserError, match=r"line 1: expected one of the choices in field 'a', got 'pink'"):
+        choices(tmp_path, (WORDS, "pink"))
+
+
+def test_a_way_may_be_named(tmp_path):
+    assert choices(tmp_path, (NUMBERS, "2"), answer_as="from_0") == ["C"]
+    assert choices(tmp_path, (NUMBERS, "2"), answer_as="from_1") == ["B"]
+    with pytest.raises(UserError, match="by letters, got '2'"):
+        choices(tmp_path, (NUMBERS, "2"), answer_as="letters")
+    with pytest.raises(UserError, match="answer_as: expected one of labels, letters"):
+        choices(tmp_path, (NUMBERS, "2"), answer_as="numbers")
 
 
 def test_training_rows_are_read_like_the_problems(tmp_path):

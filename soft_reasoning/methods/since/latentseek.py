@@ -96,7 +96,7 @@ def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Complet
     start = Completion(ids, (0.0,) * len(ids), "", "length", len(request.prompt_ids))
     room = max(1, request.max_new_tokens - len(ids))
     [rest] = yield Generate([replace(request, prompt_ids=request.prompt_ids + ids, max_new_tokens=room)])
-    return join(start, rest, request.stop, engine)
+    return join(start, rest, request, engine)
 
 
 def likeliest_tokens(head: LMHead, states: Tensor) -> Tensor:

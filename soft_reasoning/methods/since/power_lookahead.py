@@ -17,6 +17,7 @@ from soft_reasoning.checks import counts, real
 from soft_reasoning.methods.base import join, majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
 
 
@@ -55,7 +56,7 @@ class PowerLookahead:
                 break
             likeliest = completion.top_logprobs[0]
             longer = [
-                join(prefix, replace(prefix, token_ids=(token,), logprobs=(logprob,)), prompt.stop, engine)
+                join(prefix, replace(prefix, token_ids=(token,), logprobs=(logprob,)), prompt, engine)
                 for token, logprob in zip(*likeliest, strict=True)
             ]
             rollouts = [
@@ -64,6 +65,7 @@ class PowerLookahead:
                     sampling=Sampling(1.0),
                     max_new_tokens=self.lookahead,
                     stop=prompt.stop,
+                    thinks=answer_start(solution.text, prompt.thinks) is None,
                     seed=context.stream(problem.id, "power", requests + i * self.rollouts + r),
                 )
                 for i, solution in enumerate(longer)

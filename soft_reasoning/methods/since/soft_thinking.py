@@ -19,7 +19,6 @@ from torch import Tensor
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
 from soft_reasoning.methods.base import majority_vote, solution_request
-from soft_reasoning.prompts.building import CLOSE
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, generator_for
@@ -71,8 +70,9 @@ class _Mixture:
     def __init__(self, method: SoftThinking, context: Context, seed: int) -> None:
         self._method, self._engine, self._seed = method, context.engine, seed
         tokenizer: Any = context.engine.tokenizer
-        ends = tokenizer.encode(CLOSE, add_special_tokens=False)
-        self._end = ends[0] if getattr(context.prompts, "thinks", False) and len(ends) == 1 else None
+        marks = getattr(context.prompts, "marks", None)
+        ends = tokenizer.encode(marks.close, add_special_tokens=False) if marks else []
+        self._end = ends[0] if len(ends) == 1 else None
 
     def log_weights(self, ids: Sequence[int], logits: Tensor) -> Tensor:
         """(V,): log-weights up to a constant, -inf outside the mixture; a single token after thoughts."""

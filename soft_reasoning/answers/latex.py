@@ -1,0 +1,149 @@
+r"""Formulas, read and compared by Math-Verify in a process of its own.
+
+Symbolic comparison can run forever or exhaust memory, and no timeout inside a process stops it reliably. A
+process can be killed, and is replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from functools import lru_cache
+from typing import Any
+
+from loky import ProcessPoolExecutor
+
+from soft_reasoning.answers.statement import WINDOW, Reading
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_MATHS = re.compile(r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
+_SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
+_SIZES = re.compile(r"\\(?:left|right|[,!;])(?![A-Za-z])|\$")
+_SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<!\d)\s+|\s+(?!\d)")
+_UNIT = re.compile(r"\\(?:text|mathrm)\s?\{\s*([^{}]*?)\s*\}")
+_BASE = re.compile(r"(?<=\d)_\{?(\d+)")
+
+
+def read(statement: str, question: str = "") -> Reading | None:
+    """The first formula of a statement, else its first sentence."""
+    if maths := _MATHS.search(statement):
+        return _stripped(statement, *maths.span(maths.lastindex or 0))
+    end = _SENTENCE_END.search(statement)
+    return _stripped(statement, 0, end.start() if end else len(statement))
+
+
+def close(text: str) -> Reading | None:
+    """The last formula of a text."""
+    offset = max(0, len(text) - WINDOW)
+    found = [maths.span(maths.lastindex or 0) for maths in _MATHS.finditer(text, offset)]
+    return _stripped(text, *found[-1]) if found else None
+
+
+def _stripped(text: str, start: int, end: int) -> Reading | None:
+    answer = text[start:end].strip(" \t\n$")
+    start = text.find(answer, start)
+    return Reading(answer, start, start + len(answer)) if answer else None
+
+
+def equal(a: str, b: str) -> bool:
+    """Whether two formulas mean the same (symmetric).
+
+    Math-Verify 0.9 takes no notice of units and bases. Formulas that differ in these are not the same here.
+    """
+    a, b = _bare(a), _bare(b)
+    if a == b:
+        return True
+    units, bases = ([pattern.findall(formula) for formula in (a, b)] for pattern in (_UNIT, _BASE))
+    if all(units) and sorted(units[0]) != sorted(units[1]) or bases[0] != bases[1]:
+        return False
+    return bool(ask(SAME, *sorted((a, b))))
+
+
+def _bare(text: str) -> str:
+    """``text`` without spacing and sizing that carry no meaning."""
+    text = _SIZES.sub("", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").strip()
+    return _SPACE.sub(lambda space: f"{space[1]} " if space[1] else "", text).rstrip(".")
+
+
+def _local() -> tuple[Callable[..., Any], ...]:
+    """The functions of the process: local ones, which are sent to it, so that it loads only Math-Verify."""
+
+    def start(memory: int) -> None:
+        import logging
+        import resource
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is this process's
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        logging.disable()  # Math-Verify warns that it keeps no timeouts
+        import math_verify  # noqa: F401
+
+    def same(a: str, b: str) -> bool:
+        """Whether two formulas mean the same."""
+        return verified(f"\\boxed{{{a}}}", f"\\boxed{{{b}}}") or verified(
+            f"\\boxed{{{b}}}", f"\\boxed{{{a}}}"
+        )
+
+    def verified(gold: str, answer: str) -> bool:
+        """Whether Math-Verify accepts an answer."""
+        from math_verify import parse, verify
+
+        return verify(parse(gold, parsing_timeout=0), parse(answer, parsing_timeout=0), timeout_seconds=None)
+
+    def parsed(text: str) -> str | None:
+        """What Math-Verify finds in a text, in a form that parses to the same."""
+        from math_verify import parse
+
+        parses = parse(text, parsing_timeout=0)
+        if not parses:
+            return None
+        last = str(parses[-1])
+        forms = (last, f"${last}$", f"{last}%", f"${last}\\%$", f"${parses[0]}$")
+        return next((form for form in forms if parse(form, parsing_timeout=0)[:1] == parses[:1]), last)
+
+    return start, same, verified, parsed
+
+
+START, SAME, VERIFIED, PARSED = _local()
+
+
+class Worker:
+    """A process that runs functions on texts; started on first use, and replaced when it dies.
+
+    Args:
+        seconds: What one answer may take.
+        start_seconds: What loading Math-Verify may take.
+        memory: Bytes of address space.
+    """
+
+    def __init__(self, seconds: float = 5.0, start_seconds: float = 120.0, memory: int = 4 * 2**30) -> None:
+        self.seconds, self.start_seconds, self.memory = seconds, start_seconds, memory
+        self.pool: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, function: Callable[..., Any], *texts: str) -> Any:
+        """Return the function's result; None, with a warning, where it gives none in time."""
+        with self._lock:
+            try:
+                if self.pool is None:
+                    self.pool = ProcessPoolExecutor(1, initializer=START, initargs=(self.memory,))
+                    self.pool.submit(int).result(self.start_seconds)
+                return self.pool.submit(function, *texts).result(self.seconds)
+            except (TimeoutError, BrokenExecutor, MemoryError, RecursionError) as error:
+                reason = "too slow" if isinstance(error, TimeoutError) else type(error).__name__
+                log.warning("Math-Verify: %s: %s", " and ".join(f"{text!r:.80}" for text in texts), reason)
+                self.close()
+                return None
+
+    def close(self) -> None:
+        """End the process, if it runs."""
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            pool.shutdown(kill_workers=True)
+
+
+ask = lru_cache(maxsize=65536)(Worker().ask)

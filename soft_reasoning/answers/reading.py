@@ -1,0 +1,111 @@
+"""Reading the answer that a text gives: the statement after its last mark, or the end of the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from soft_reasoning.answers import boolean, choice, latex, number, text
+from soft_reasoning.answers.statement import WINDOW, Reading, Span, answer_end, prepared, sentences, stated
+from soft_reasoning.checks import choice as one_of
+from soft_reasoning.thoughts import split
+
+READERS: dict[str, Callable[[str, str], Reading | None]] = {
+    "number": number.read, "boolean": boolean.read, "choice": choice.read,
+    "latex": latex.read, "text": text.read,
+}  # fmt: skip
+"""Functions of a statement and the question; None where the statement holds nothing of their type."""
+WHOLE: dict[str, Callable[[str], Reading | None]] = {
+    "open": text.read_open, "json": text.read_json, "code": text.read_code,
+}  # fmt: skip
+"""Functions of the whole text."""
+ANSWER_TYPES = (*READERS, *WHOLE)
+MODES = ("flexible", "strict")
+
+_STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
+_WORD = re.compile(r"\w+")
+
+
+def extract(text: str, answer_type: str, *, mode: str = "flexible", question: str = "") -> str | None:
+    """Return the canonical answer that ``text`` states, or None.
+
+    Args:
+        text: the text of a model.
+        answer_type: one of ``ANSWER_TYPES``.
+        mode: ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else;
+            ``flexible`` reads as the package's docstring says.
+        question: the question, whose options a choice must be one of.
+
+    Raises:
+        UserError: for an unknown answer type or mode.
+    """
+    reading = _read(text, answer_type, mode, question)
+    return reading and reading.answer
+
+
+def locate(
+    text: str, answer_type: str, *, mode: str = "flexible", question: str = ""
+) -> tuple[int, int] | None:
+    """Return ``(start, end)`` of the answer of :func:`extract` alone in ``text``; None without one.
+
+    >>> text = "10 / 4 eggs. Answer: 10/4 = $2.50 each"
+    >>> text[slice(*locate(text, "number"))]
+    '2.50'
+    """
+    reading = _read(text, answer_type, mode, question)
+    return None if reading is None or reading.answer is None else (reading.start, reading.end)
+
+
+@lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
+def _read(written: str, answer_type: str, mode: str, question: str) -> Reading | None:
+    one_of("answer type", answer_type, ANSWER_TYPES)
+    one_of("extraction", mode, MODES)
+    if answer_type in WHOLE:
+        return WHOLE[answer_type](written)
+    answer = split(written)[1]
+    reading = (_read_strict if mode == "strict" else _read_flexible)(prepared(answer), answer_type, question)
+    return reading and reading.shifted(len(written) - len(answer))
+
+
+def _read_strict(plain: str, answer_type: str, question: str) -> Reading | None:
+    line = _STRICT.search(plain)
+    if line is None:
+        return None
+    start, end = line.start(1), min(line.end(1), line.start(1) + WINDOW)
+    box = stated(plain[start:end])
+    span = Span(start + box.start, start + box.end) if box else Span(start, end)
+    return _read_span(plain, span, answer_type, question)
+
+
+def _read_flexible(plain: str, answer_type: str, question: str) -> Reading | None:
+    """Read the last statement; without one, or if it does not begin with its value, the end of the text."""
+    end = answer_end(plain)
+    span = stated(plain[:end])
+    if span is None:
+        return _read_end(plain, 0, end, answer_type, question)
+    if span.start == span.end:
+        return Reading(None)
+    reading = _read_span(plain, span, answer_type, question)
+    if reading and len(_WORD.findall(plain, span.start, reading.start)) <= 2:
+        return reading
+    return _read_end(plain, span.start, end, answer_type, question)
+
+
+def _read_span(plain: str, span: Span, answer_type: str, question: str) -> Reading | None:
+    """Read a statement: words and formulas from its line, others from its first sentence."""
+    first = span if answer_type in ("text", "latex") else next(sentences(plain, *span), span)
+    reading = READERS[answer_type](plain[slice(*first)], question)
+    return reading and reading.shifted(first.start)
+
+
+def _read_end(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:
+    """Read the last sentence that holds an answer."""
+    if answer_type == "latex":
+        return latex.close(plain[:end])
+    if answer_type == "text":
+        return None
+    for begin, stop in reversed([*sentences(plain, max(start, end - WINDOW), end)]):
+        if reading := READERS[answer_type](plain[begin:stop], question):
+            return reading.shifted(begin)
+    return None

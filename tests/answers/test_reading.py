@@ -1,0 +1,135 @@
+"""What is read, where it stands, and what is not read: one text of each kind."""
+
+import pytest
+
+from soft_reasoning.answers import equal, extract, locate
+from soft_reasoning.types import UserError
+
+RIGHT = {
+    "number": [
+        ("Answer: 18", "18"), ("**Answer:** $18.00 a day", "18"), ("#### 1,234", "1234"),
+        ("the answer is 7.", "7"),
+        ("\\boxed{-3}", "-3"), ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
+        ("Answer:\n12", "12"),
+        ("### Final Answer\n\n12 eggs", "12"), ("Answer: \\frac{3}{4}", "0.75"), ("Answer: 1/4 of it",
+        "0.25"),
+        ("Answer: 1 1/2 hours", "1.5"), ("Answer: 2.5 million", "2500000"), ("Answer: 45%", "45"),
+        ("Answer: 1.5e3", "1500"), ("Answer: 3 \\times 10^{-2}", "0.03"), ("Answer: −7", "-7"),
+        ("Answer: -$5", "-5"),
+        ("Answer: 10 cm^2", "10"), ("Answer: 90^\\circ", "90"), ("Answer: 1{,}000", "1000"),
+        ("Answer: 10/4 = 2.5", "2.5"),
+        ("Answer: x = 5", "5"), ("Answer: 13 (16 - 3)", "13"), ("Answer: 5 = five", "5"),
+        ("Answer: 7 or \\boxed{7}", "7"),
+        ("Answer: 9. That is 3 * 3.", "9"), ("She has 3 * 6 = 18 eggs.\nSo she sells 18.", "18"),
+        ("Answer: 3\n\nQuestion: And 4?\nAnswer: 9", "3"), ("<think>Answer: 3</think>Answer: 4", "4"),
+    ],
+    "boolean": [
+        ("Answer: True", "True"), ("the answer is **no**.", "False"), ("Yes, he could.", "True"),
+        ("Answer: False, since it is not so", "False"), ("So it is false.", "False"),
+    ],
+    "latex": [
+        ("so \\boxed{x^2+\\frac{1}{2}}.", "x^2+\\frac{1}{2}"), ("Answer: $\\frac{x}{4}$. So it is.",
+        "\\frac{x}{4}"),
+        ("It is $x$, so \\[y + 1\\]", "y + 1"),
+    ],
+    "text": [
+        ('Answer: **"The Nile."** It flows north.', "The Nile"), ("Answer: St. Louis. A city.", "St. Louis"),
+        ("Answer: \\text{red}", "red"),
+    ],
+}  # fmt: skip
+UNREAD = {
+    "number": [
+        "Answer:", "####", "Answer: none", "It is 12 or 13.", "Answer: I do not know",  # no value
+        "First: \\boxed{12}. Checking again, it must be \\boxed{1",
+        "Answer: 3\nSo the answer is",  # unfinished
+        "<answer>12", "\\boxed{12}. Then #### ",
+        "\\boxed{3, 4}", "\\boxed{(3, 4)}", "\\boxed{\\{3, 4\\}}", "Answer: 3 and 4",
+        "Answer: 3 or 4",  # two values
+        "Answer: 5 ± 1", "\\boxed{5 \\pm 1}", "\\boxed{\\pm 5}", "Answer: 3-5", "Answer: 3 to 5",
+        "x = 3, so Answer: x = 3, y = 4",
+        "\\boxed{x > 5}", "\\boxed{x \\geq 5}", "Answer: ≤ 5", "\\boxed{5!}",  # not equal to the number
+        "(2,5)", "\\boxed{[2,5]}", "\\boxed{2,5}", "Answer: 1.234,50", "Answer: 1 234",  # no US number
+        "Answer: 2x", "\\boxed{2\\sqrt{3}}", "\\boxed{\\sqrt{3}}", "Answer: 3 * 4", "Answer: 2^5",
+        "Answer: 6:30",  # parts
+        "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "Antwort: 5 Äpfel und 3 Birnen",
+    ],
+    "boolean": [
+        "Answer: True or False", "Answer: not true", "Answer: maybe", "It depends.",
+        "Yes and no: true for some, false for others.",
+        "Answer: 5", "Is it true?",
+    ],
+    "text": ["Answer:", "Nothing here."],
+    "latex": ["Nothing here.", "\\boxed{x"],
+}  # fmt: skip
+OPTIONS = "Which?\n(A) 2\n(B) London\n(C) New London\n(D) none of the above\n(E) 4 K"
+CHOICES = {
+    "Answer: B": "B", "(c)": "C", "Answer: **D**": "D", "\\boxed{\\text{B}}": "B", "B) London": "B",
+    "The correct choice is D: none of the above": "D", "Answer: New London": "C", "It is London.": "B",
+    "So option E is right.": "E", "Option E: 4 K": "E", "Answer: D, because B is wrong": "D",
+    "Answer: F": None, "Answer: K": None,  # not offered
+    "Answer: B\n\\boxed{F = ma}": None, "\\boxed{A + B}": None,  # formulas
+    "Answer: B or C": None, "Answer: A, B": None, "B) none of the above": None, "Answer: not B": None,
+    "London or 4 K": None, "A city": None, "": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "answer"), [(k, *pair) for k, pairs in RIGHT.items() for pair in pairs]
+)
+def test_what_is_read(kind, text, answer):
+    read = extract(text, kind)
+    assert read == answer
+    start, end = locate(text, kind)
+    assert equal(extract(f"Answer: {text[start:end]}", kind), answer, kind)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in UNREAD.items() for text in texts])
+def test_what_is_not_read(kind, text):
+    assert extract(text, kind) is None and locate(text, kind) is None
+
+
+@pytest.mark.parametrize(("text", "letter"), CHOICES.items())
+def test_choices_know_what_is_offered(text, letter):
+    assert extract(text, "choice", question=OPTIONS) == letter
+
+
+@pytest.mark.parametrize(
+    "listed", ["A) red\nB) blue", "A. red B. blue", "(A) red (B) blue", "A: red\nB: blue"]
+)
+def test_options_are_read_from_the_question(listed):
+    question = f"Is vitamin C in it?\n{listed}"
+    assert extract("Answer: blue", "choice", question=question) == "B"
+    assert extract("Answer: C", "choice", question=question) is None
+    assert extract("Answer: C", "choice") == "C"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Thought. Answer: 18 eggs\nAnswer: 19", "18"), ("So she has 18 eggs.", None), ("\\boxed{18}", None),
+        ("Answer:\n18", None), ("answer: 18", None), ("NoAnswer: 18", None), ("Answer: 10-5=5", "5"),
+        ("Answer: so \\boxed{5}", "5"), ("Answer: \\boxed{5", None),
+    ],
+)  # fmt: skip
+def test_strict_reads_the_marked_line_alone(text, expected):
+    assert extract(text, "number", mode="strict") == expected
+
+
+@pytest.mark.parametrize(
+    ("marked", "kind"),
+    {
+        "Answer: [18].": "number", "Answer: 10/4 = 5/2 = [2.5]": "number",
+        "Answer: **[−7]** of them": "number",
+        "So $400,000 - $282,000 = $[118,000].": "number", "The answer is [5 million]": "number",
+        "So it is [false].": "boolean", "I'd pick ([A]).": "choice", "\\boxed{[x^{2} + 1]}": "latex",
+        "Answer: [New York]. A city.": "text",
+    }.items(),
+)  # fmt: skip
+def test_the_place_of_an_answer(marked, kind):
+    text = marked.replace("[", "").replace("]", "")
+    assert locate(text, kind) == (marked.index("["), marked.index("]") - 1)
+
+
+def test_unknown_answer_type_is_refused():
+    with pytest.raises(UserError, match="answer type: expected one of .*got 'integer'"):
+        extract("Answer: 1", "integer")
