@@ -20,6 +20,9 @@ from soft_reasoning.types import Completion, Request, UserError
 Outcome: TypeAlias = Completion | Exception
 """How a request ends: complete, or with an error."""
 
+CACHED_LOGITS = 2**19
+"""Logits of the rows whose tokens are chosen together on the CPU."""
+
 CHUNK = 8192
 """Embeddings that are converted to float32 at a time: a table of 128,000 tokens is gigabytes in float32."""
 
@@ -196,10 +199,20 @@ class Engine:
             self.queued.pop(ticket, None)
 
     def extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
-        """Choose every row's next token from float32 ``logits`` (R, V); return outcomes of rows that end.
+        """Choose every row's next token from ``logits`` (R, V); return outcomes of rows that end.
 
         Each request's readings of the logits are stored. Log-probabilities are those of the unchanged logits.
         """
+        # On the CPU as many rows at a time as its cache holds, for several passes over them.
+        at_once = (
+            max(1, CACHED_LOGITS // logits.shape[-1]) if logits.device.type == "cpu" else max(1, len(rows))
+        )
+        outcomes = dict[int, Outcome]()
+        for start in range(0, len(rows), at_once):
+            outcomes |= self._extend(rows[start : start + at_once], logits[start : start + at_once].float())
+        return outcomes
+
+    def _extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
         normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
         for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
             if not math.isfinite(normaliser):

@@ -13,8 +13,8 @@ from torch import Tensor
 from soft_reasoning.engines.text import StopChecker, finish
 from soft_reasoning.types import Completion, Request, Sampling, TopLogprobs, UserError
 
-HEAD = 256
-"""Likeliest tokens among which most draws fall."""
+HEADS = (64, 2048)
+"""Likeliest tokens among which most draws, and nearly all other draws, fall."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,18 +195,18 @@ def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor
     if forced and ends:
         logits = logits.clone()
         logits[torch.tensor(forced).unsqueeze(1), torch.tensor(ends)] = -torch.inf
-    tokens = logits.argmax(-1)
     sampled: dict[tuple[float, int, float], list[int]] = {}
     for i, row in enumerate(rows):
         parameters = settings(row.request.sampling, len(row.ids))
         if parameters[0] > 0:
             sampled.setdefault(parameters, []).append(i)
+    greedy = len(rows) > sum(map(len, sampled.values()))
+    tokens = logits.argmax(-1) if greedy else logits.new_empty(len(rows), dtype=torch.long)
     for (temperature, top_k, top_p), members in sampled.items():
         u = torch.tensor([rows[i].draw() for i in members], dtype=torch.float64)
         index = torch.tensor(members, device=logits.device)
-        tokens[index] = draw(
-            logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p
-        )
+        chosen = logits if len(members) == len(rows) else logits[index]
+        tokens[index] = draw(chosen, u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p)
     return tokens
 
 
@@ -226,11 +226,15 @@ def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p
     whose probability reaches ``top_p``. Tokens are ordered by probability, equal ones by id; a row's token is
     the first at which the cumulative probability exceeds ``u``.
     """
-    filters = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    tokens, decided = _draw_among(max(HEAD, top_k), logits, u, **filters)
-    if not bool(decided.all()):  # few rows need more than the likeliest tokens
-        rest = (~decided).nonzero().squeeze(-1)
-        tokens[rest], _ = _draw_among(logits.shape[-1], logits[rest], u[rest], **filters)
+    vocabulary = logits.shape[-1]
+    tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    rest = torch.arange(len(logits), device=logits.device)
+    for head in (*HEADS, vocabulary):  # few rows need more than the likeliest tokens
+        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        tokens[rest], decided = _draw_among(max(head, top_k), logits[rest], u[rest], **options)
+        rest = rest[~decided]
+        if head >= vocabulary or not len(rest):
+            break
     return tokens
 
 
@@ -258,7 +262,7 @@ def _draw_among(
     mass = cumulative.where(kept, 0.0).amax(-1, keepdim=True) if top_p < 1 else 1.0
     place = torch.searchsorted(cumulative, u.to(cumulative).unsqueeze(-1) * mass, right=True).squeeze(-1)
     # Of equal values at the end of the head, others may come first in the order of ids.
-    decided = place < (values > values[:, -1:]).sum(-1)
+    decided = place < ((values > values[:, -1:]).sum(-1) if head < vocabulary else head)
     if top_p < 1 and head < count:
         decided &= ~kept.all(-1)  # the set ends within the head
     last = (kept & (probabilities > 0)).sum(-1) - 1

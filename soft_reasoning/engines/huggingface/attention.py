@@ -302,8 +302,8 @@ def attend(
     """
     # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
     keys, values = current.write(layer, k, v)
-    if q.dtype == torch.float32:  # queries are fewer than scores; half precision would round them again
-        q, scale = q * scale, 1.0
+    if not _takes_half(q):  # queries are fewer than scores
+        q, scale = q.float() * scale, 1.0
     heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
     rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
@@ -342,9 +342,14 @@ def attend(
 
 def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """The float32 products of ``a`` (U, n, m) and ``b`` (U, m, p), which may be in half precision."""
-    if b.device.type == "cuda" and b.dtype != torch.float32:  # without copies in float32
+    if _takes_half(b):
         return torch.bmm(a.to(b.dtype), b, out_dtype=torch.float32, out=out)
     return torch.bmm(a.float(), b.float(), out=out)
+
+
+def _takes_half(x: Tensor) -> bool:
+    """Whether products of ``x`` can be float32 without copies of it in float32."""
+    return x.device.type == "cuda" and x.dtype != torch.float32
 
 
 class _Sum:

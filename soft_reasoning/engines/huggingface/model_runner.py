@@ -188,7 +188,7 @@ class ModelRunner(Runner):
             self._pool.clear(fresh)
 
     def _forward(self, current: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
-        """float32 logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
+        """Logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
         options = {}
         if wanted is not None and "logits_to_keep" in self.accepts:
             options["logits_to_keep"] = wanted
@@ -205,7 +205,7 @@ class ModelRunner(Runner):
         self.position_bytes = self._pool.block_bytes / BLOCK
         if wanted is not None and not options:
             logits = logits[wanted]
-        return logits.float()
+        return logits
 
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""

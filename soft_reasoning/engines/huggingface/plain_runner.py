@@ -91,7 +91,7 @@ class PlainRunner(Runner):
         return self._forward(self.embed_newest(sequences).unsqueeze(1))[:count]
 
     def _forward(self, embeddings: Tensor) -> Tensor:
-        """float32 logits (R, V) after ``embeddings`` (R, n, D), which follow what is in the cache."""
+        """Logits (R, V) after ``embeddings`` (R, n, D), which follow what is in the cache."""
         options: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in self.accepts else {}
         rows, new, _ = embeddings.shape
         if "position_ids" in self.accepts:
@@ -106,4 +106,4 @@ class PlainRunner(Runner):
         used = sum(x.nbytes for layer in layers for x in vars(layer).values() if isinstance(x, Tensor))
         self.position_bytes = max(self.position_bytes, used / (rows * self._position))
         self.peak_kv_bytes = max(self.peak_kv_bytes, used)
-        return out.logits[:, -1].float()
+        return out.logits[:, -1]

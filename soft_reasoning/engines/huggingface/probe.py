@@ -184,7 +184,7 @@ def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) 
             if is_out_of_memory(error):
                 raise
             return f"it fails: {error}"
-        places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values()))
+        places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values())).float()
         own = text.own[places]
         if text.exact is None:
             error = _error(logits, own)

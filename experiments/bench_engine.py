@@ -1,0 +1,119 @@
+"""How close the Hugging Face engine comes to the machine's speed: a step against its bare matrix products.
+
+    python experiments/bench_engine.py MODEL [--dtype bfloat16] [--rows 8 40 240] [--steps 12]
+
+A decode step of R rows (sampling included) and a prefill of 2,048 tokens are compared with calling every
+linear layer of the model once on as many rows, in the same dtype and with the same threads. Both are measured
+in turn, and the fastest of each counts, so other work matters little. The rows of a decode step
+share a prompt of about 200 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+
+import torch
+from torch.nn import Linear
+
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import Request, Sampling
+
+TEXT = "Tom counts the apples in the baskets. " * 24 + "Then he says:"
+PREFILL, HEAD_ROWS = 2048, 8
+
+
+def linear_layers(model) -> list[Linear]:
+    """The linear layers, the head last."""
+    head = model.get_output_embeddings()
+    return [x for x in model.modules() if isinstance(x, Linear) and x is not head] + [head]
+
+
+@torch.inference_mode()
+def products(model, rows: int, head_rows: int) -> float:
+    """Seconds of all linear layers on ``rows`` rows, the head on ``head_rows``."""
+    *layers, head = linear_layers(model)
+    inputs = {x.in_features: torch.randn(rows, x.in_features).to(x.weight) for x in (*layers, head)}
+    start = perf_counter()
+    for layer in layers:
+        layer(inputs[layer.in_features])
+    head(inputs[head.in_features][:head_rows])
+    synchronise(model)
+    return perf_counter() - start
+
+
+def synchronise(model) -> None:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def ids(count: int, seed: int, vocabulary: int) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+
+
+def decode(engine: HuggingFaceEngine, rows: int, steps: int) -> tuple[float, float]:
+    """Seconds of the fastest of ``steps`` decode steps of ``rows`` rows, and of its bare products."""
+    head = engine.tokenizer.encode(TEXT)
+    requests = [
+        Request(
+            (*head, i), max_new_tokens=steps + 9, min_new_tokens=steps + 9, sampling=Sampling(0.8), seed=i
+        )
+        for i in range(rows)
+    ]
+    tickets = engine.add(requests)
+    while len(engine._running) < rows:  # noqa: SLF001
+        engine.step()
+    times, bare = [], []
+    for _ in range(steps):
+        start = perf_counter()
+        engine.step()
+        synchronise(engine.model)
+        times.append(perf_counter() - start)
+        bare.append(products(engine.model, rows, rows))
+    engine.cancel(tickets)
+    return min(times), min(bare)
+
+
+def prefill(engine: HuggingFaceEngine, repeats: int) -> tuple[float, float]:
+    """Seconds of the fastest prefill of one prompt, and of its bare products."""
+    times, bare = [], []
+    for i in range(repeats):
+        request = Request(ids(PREFILL, i + 1, engine.vocabulary), max_new_tokens=1)
+        start = perf_counter()
+        engine.generate([request])
+        synchronise(engine.model)
+        times.append(perf_counter() - start)
+        bare.append(products(engine.model, PREFILL, HEAD_ROWS))
+    return min(times), min(bare)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--rows", type=int, nargs="+", default=[8, 40, 240])
+    parser.add_argument("--steps", type=int, default=12)
+    arguments = parser.parse_args()
+    engine = HuggingFaceEngine(arguments.model, dtype=arguments.dtype)
+    kind, threads = str(engine.model.dtype).removeprefix("torch."), torch.get_num_threads()
+    print(f"{arguments.model}: {kind}, {engine.model.device}, {threads} threads")
+    print(
+        "| step | seconds | bare products | ratio | tokens per second |\n| --- | ---: | ---: | ---: | ---: |"
+    )
+    for rows in arguments.rows:
+        step, bare = decode(engine, rows, arguments.steps)
+        print(
+            f"| decode, {rows} rows | {step:.3f} | {bare:.3f} | {step / bare:.2f} | {rows / step:.0f} |",
+            flush=True,
+        )
+    step, bare = prefill(engine, max(2, arguments.steps // 4))
+    print(
+        f"| prefill, {PREFILL} tokens | {step:.2f} | {bare:.2f} | {step / bare:.2f} | {PREFILL / step:.0f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
