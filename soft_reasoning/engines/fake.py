@@ -64,7 +64,7 @@ class FakeEngine(Engine):
         self.set_embeddings(rows.__getitem__, rows)
         self._rules = [(re.compile(rule + r"\Z"), self.tokenizer.token_ids(words)) for rule, words in RULES]
         self._openers = self.tokenizer.token_ids(OPENERS)
-        self._noise = torch.randn(NOISE_ROWS, len(rows), generator=torch.Generator().manual_seed(1))
+        self._noise = _normal(NOISE_ROWS, len(rows), generator=torch.Generator().manual_seed(1))
 
     def row(self, ticket: int, prepared: PreparedRequest) -> _Row:
         """The row of a request; a soft token becomes the token nearest to it."""
@@ -97,7 +97,11 @@ class FakeEngine(Engine):
 def _embeddings(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     """(V, D) of RMS 0.1. Openers lie close together, so a perturbed opener may act as another."""
     generator = torch.Generator().manual_seed(0)
-    table = torch.randn(tokenizer.vocab_size, hidden_size, generator=generator)
+    table = _normal(tokenizer.vocab_size, hidden_size, generator=generator)
     openers = tokenizer.token_ids(OPENERS)
-    table[openers] = 0.95 * torch.randn(hidden_size, generator=generator) + 0.3 * table[openers]
+    table[openers] = 0.95 * _normal(hidden_size, generator=generator) + 0.3 * table[openers]
     return 0.1 * table
+
+
+def _normal(*size: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(*size, dtype=torch.float32, generator=generator)

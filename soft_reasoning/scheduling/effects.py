@@ -151,7 +151,7 @@ def next_logits(
     rows = [completion.next_logits for completion in completions if completion.next_logits is not None]
     if len(rows) < len(prompts):
         raise BudgetSpent
-    return torch.stack(rows) if rows else torch.empty(0, len(ids or ()))
+    return torch.stack(rows) if rows else torch.empty(0, len(ids or ()), dtype=torch.float32)
 
 
 @answers(Round, time="method")

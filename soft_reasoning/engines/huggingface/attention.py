@@ -308,8 +308,8 @@ def attend(
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
     rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
     for chunk, biases in current.chunks(window):
-        out = torch.empty(chunk.rows * heads, repeat * values.shape[3], device=q.device)
-        lse = torch.empty(chunk.rows * heads, repeat, device=q.device)
+        out = torch.empty(chunk.rows * heads, repeat * values.shape[3], dtype=torch.float32, device=q.device)
+        lse = torch.empty(chunk.rows * heads, repeat, dtype=torch.float32, device=q.device)
         end = 0
         for tiles, bias in zip(chunk.tiles, biases, strict=True):
             picked = rows.index_select(0, tiles.queries(heads))
@@ -360,9 +360,9 @@ class _Sum:
     """
 
     def __init__(self, tokens: int, heads: int, width: int, device: torch.device) -> None:
-        self._top = torch.full((tokens, heads), MASKED, device=device)
-        self._weight = torch.zeros(tokens, heads, device=device)
-        self._value = torch.zeros(tokens, heads, width, device=device)
+        self._top = torch.full((tokens, heads), MASKED, dtype=torch.float32, device=device)
+        self._weight = torch.zeros(tokens, heads, dtype=torch.float32, device=device)
+        self._value = torch.zeros(tokens, heads, width, dtype=torch.float32, device=device)
 
     def add(self, tokens: Tensor, out: Tensor | None, lse: Tensor) -> None:
         """Add ``out`` (P, heads, width) with log-weights ``lse`` (P, heads) to ``tokens`` (P,)."""

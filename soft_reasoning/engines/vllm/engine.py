@@ -243,8 +243,8 @@ class VLLMEngine(Engine):
     def _receive_logprobs(self, row: Output, output: Any) -> None:
         """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
         flat = output.outputs[0].logprobs
-        logprobs = torch.full((self.vocabulary,), -torch.inf)  # of tokens that vLLM did not return
-        logprobs[torch.tensor(flat.token_ids)] = torch.tensor(flat.logprobs)
+        logprobs = torch.full((self.vocabulary,), -torch.inf, dtype=torch.float32)  # of those not returned
+        logprobs[torch.tensor(flat.token_ids)] = torch.tensor(flat.logprobs, dtype=torch.float32)
         if row.read(logprobs, 0.0):
             self._continue(row, output, (), ())
             return

@@ -77,7 +77,7 @@ class Ltpo:
         for t in range(self.steps):
             sigma = self.sigma * self.decay**t
             noise = sigma * torch.randn(
-                h.shape, generator=generator_for(context.seed, problem.id, "thoughts", t)
+                h.shape, dtype=h.dtype, generator=generator_for(context.seed, problem.id, "thoughts", t)
             )
             if self.gradient == "score":
                 reward = yield from read_confidence(prompt, h.detach() + noise)
@@ -102,7 +102,7 @@ def read_confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:
     completions = yield Generate(looks)
     if not all(c.top_logprobs for c in completions):
         raise BudgetSpent
-    tops = torch.tensor([c.top_logprobs[0].logprobs for c in completions])
+    tops = torch.tensor([c.top_logprobs[0].logprobs for c in completions], dtype=torch.float32)
     return float(-tops.clamp_min(MIN_LOGPROB).mean())
 
 

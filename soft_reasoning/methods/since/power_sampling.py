@@ -65,7 +65,7 @@ class PowerSampling:
                     break
                 gain = self.mass(proposed, at) - self.mass(current, at)
                 gain += math.log(length / len(proposed.token_ids))
-                if math.log(max(1e-300, float(torch.rand((), generator=draw)))) < gain:
+                if math.log(max(1e-300, float(torch.rand((), dtype=torch.float32, generator=draw)))) < gain:
                     current, accepted = proposed, accepted + 1
             if current.finish_reason != "length":
                 break
@@ -73,8 +73,8 @@ class PowerSampling:
 
     def mass(self, completion: Completion, start: int) -> float:
         """Return the sum of log Z over the tokens of ``completion`` from ``start`` on."""
-        tops = completion.top_logprobs[start:]
-        return sum(float(torch.tensor(top.logprobs).double().mul(self.alpha).logsumexp(0)) for top in tops)
+        tops = (torch.tensor(top.logprobs, dtype=torch.float32) for top in completion.top_logprobs[start:])
+        return sum(float(top.double().mul(self.alpha).logsumexp(0)) for top in tops)
 
     def _rewrite(
         self, problem: Problem, context: Context, completion: Completion, at: int, end: int, number: int

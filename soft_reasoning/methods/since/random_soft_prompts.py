@@ -58,7 +58,8 @@ class RandomSoftPrompts:
         size = (self.tokens, context.engine.hidden_size)
         requests = []
         for i in range(self.samples):
-            noise = torch.randn(size, generator=generator_for(context.seed, problem.id, "soft prompt", i))
+            stream = generator_for(context.seed, problem.id, "soft prompt", i)
+            noise = torch.randn(size, dtype=torch.float32, generator=stream)
             soft = mean + self.scale * deviation * noise
             requests.append(
                 solution_request(problem, context, self.max_new_tokens, index=i, sampling=sampling, soft=soft)

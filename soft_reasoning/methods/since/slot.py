@@ -57,7 +57,7 @@ class Slot:
         """Return delta (D,) for a prompt, and its cross-entropy before each step."""
         states = yield ReadStates(ids)
         labels, states = torch.tensor(ids[1:]), states[:-1]  # a state predicts the token after it
-        delta = torch.zeros(states.shape[-1], requires_grad=True)
+        delta = torch.zeros(states.shape[-1], dtype=torch.float32, requires_grad=True)
         optimiser = torch.optim.AdamW([delta], lr=self.rate, weight_decay=1e-8, eps=1e-5)
 
         def loss(logits: Tensor, rows: slice) -> Tensor:

@@ -1,0 +1,89 @@
+"""``torch.set_default_dtype``, which scripts of BoTorch often call: results and the prefix cache stay."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from soft_reasoning import SoftReasoner
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import Request
+from tests.engines.models import random_ids, tiny
+
+DTYPES = (torch.float64, torch.bfloat16, torch.float16)
+QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+FAMILIES = ("llama", "gemma2", "gpt2", "gpt_oss", "deepseek_v3")
+CALLS = {
+    "default": [],
+    "the paper's": ["preset=paper"],
+    "random points": ["search=random"],
+    "gaussian": ["embedding=gaussian", "embedding.dim=20"],
+    "features": ["candidate_points=pool", "features=next_token", "surrogate=features"],
+    "hidden states": ["candidate_points=pool", "features=hidden_state", "surrogate=features"],
+    "cot": ["method=cot"],
+    "self_consistency": ["method=self_consistency", "method.samples=3"],
+    "verified_sampling": ["method=verified_sampling"],
+    "random_soft_prompts": ["method=random_soft_prompts"],
+    "soft_thinking": ["method=soft_thinking"],
+    "ltpo": ["method=ltpo"],
+    "slot": ["method=slot"],
+    "latentseek": ["method=latentseek"],
+    "power_sampling": ["method=power_sampling", "method.steps=1"],
+    "rap": ["method=rap"],
+}
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def solved(overrides):
+    with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=12", *overrides]) as reasoner:
+        solution = reasoner.solve(QUESTION)
+    return [(c.text, c.reward, c.coherence) for c in solution.candidates], solution.total.cached_tokens
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_method_finds_the_same(name):
+    expected = solved(CALLS[name])
+    with default_dtype(torch.float64):
+        assert solved(CALLS[name]) == expected
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_default_method_finds_the_same_in_every_default(dtype):
+    expected = solved([])
+    with default_dtype(dtype):
+        assert solved([]) == expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prefixes_are_shared_as_before(family):
+    model, prompt = tiny(family), random_ids(70, 1)
+
+    def completions():
+        engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+        requests = [Request(prompt, max_new_tokens=5), Request(prompt[:40], max_new_tokens=5)]
+        return [c for _ in range(2) for c in engine.generate(requests)]
+
+    expected = completions()
+    assert sum(c.cached_tokens for c in expected) > 64
+    for dtype in DTYPES:
+        with default_dtype(dtype):
+            assert completions() == expected
+
+
+def test_the_fake_engine_is_the_same():
+    requests = [Request(random_ids(9, i), max_new_tokens=5, seed=i) for i in range(3)]
+    expected = FakeEngine().generate(requests)
+    for dtype in DTYPES:
+        with default_dtype(dtype):
+            assert FakeEngine().generate(requests) == expected
