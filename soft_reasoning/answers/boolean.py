@@ -1,6 +1,6 @@
-"""Booleans: the verdict of a statement, a word such as yes, no, true or false.
+"""Booleans: the verdict of a statement, one of yes, no, true, false, correct and incorrect, or its denial.
 
-A statement has one verdict. One that denies it ("not true") or doubts it ("maybe", "it depends") has none.
+A statement that holds two verdicts or doubts its verdict ("maybe", "it is not the case that") has none.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import re
 from soft_reasoning.answers.statement import DENIES, Reading
 
 _VERDICT = re.compile(
-    r"\b(?:(?P<yes>yes|true|correct)|(?P<no>no(?=\s*(?:[.,;:!)\]}\"'–—-]|$))|false|incorrect))\b",
+    r"(?P<not>(?:\bnot|n['’]t)\s(?:hold\s)?)?"
+    r"\b(?:(?P<yes>yes|true|correct)|no(?=\s*(?:[.,;:!)\]}\"'–—-]|$))|false|incorrect)\b",
     re.IGNORECASE,
 )
-
 _WORD = re.compile(r"\w")
 _EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
 
 
 def read(statement: str, question: str = "") -> Reading | None:
     """The verdict that a statement gives; None if it holds none, without an answer if it is ambiguous."""
-    verdicts = [Reading(str(bool(match["yes"])), *match.span()) for match in _VERDICT.finditer(statement)]
+    verdicts = [
+        Reading(str(bool(match["yes"]) != bool(match["not"])), *match.span())
+        for match in _VERDICT.finditer(statement)
+    ]
     if not verdicts:
         return None
-    first, last = verdicts[0], verdicts[-1]
+    first = verdicts[0]
     if not _WORD.search(statement[: first.start]) and not _EITHER.match(statement, first.end):
         return first
     agreed = len({verdict.answer for verdict in verdicts}) == 1
-    return (
-        first
-        if agreed and not DENIES.search(statement[: last.end] + statement.rstrip()[-1:])
-        else Reading(None)
-    )
+    doubted = DENIES.search(statement[: first.start]) or statement.rstrip().endswith("?")
+    return first if agreed and not doubted else Reading(None)

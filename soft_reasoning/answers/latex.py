@@ -22,8 +22,6 @@ log: logging.Logger = logging.getLogger(__name__)
 
 _MATHS = re.compile(r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
 _SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
-_SIZES = re.compile(r"\\(?:left|right|[,!;])(?![A-Za-z])|\$")
-_SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<!\d)\s+|\s+(?!\d)")
 _UNIT = re.compile(r"\\(?:text|mathrm)\s?\{\s*([^{}]*?)\s*\}")
 _BASE = re.compile(r"(?<=\d)_\{?(\d+)")
 
@@ -54,19 +52,10 @@ def equal(a: str, b: str) -> bool:
 
     Math-Verify 0.9 takes no notice of units and bases. Formulas that differ in these are not the same here.
     """
-    a, b = _bare(a), _bare(b)
-    if a == b:
-        return True
     units, bases = ([pattern.findall(formula) for formula in (a, b)] for pattern in (_UNIT, _BASE))
     if all(units) and sorted(units[0]) != sorted(units[1]) or bases[0] != bases[1]:
         return False
     return bool(ask(SAME, *sorted((a, b))))
-
-
-def _bare(text: str) -> str:
-    """``text`` without spacing and sizing that carry no meaning."""
-    text = _SIZES.sub("", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").strip()
-    return _SPACE.sub(lambda space: f"{space[1]} " if space[1] else "", text).rstrip(".")
 
 
 def _local() -> tuple[Callable[..., Any], ...]:

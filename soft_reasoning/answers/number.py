@@ -45,6 +45,8 @@ _MORE = re.compile(
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx")
 _ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-−$\d.]+")
+_BESIDE = re.compile(r"\b(?:or|and)\b|^[^A-Za-z]*$|^\s?to\b")
+"""Between two numbers that are both meant."""
 _ASIDE = re.compile(r"(?<=[\w%.$}] )\([^()\n]{1,200}\)")
 
 
@@ -89,9 +91,11 @@ def read(statement: str, question: str = "") -> Reading | None:
     """The number that a statement gives; None if it holds none, without an answer if it is ambiguous."""
     plain = _ASIDE.sub(lambda aside: " " * len(aside.group()), statement)
     numbers = [*find(plain)] or [*find(statement)]
-    if len(_ASSIGNED.findall(plain)) < 2:  # "x = 3, y = 4" has two values
-        right = max((equals.end() for equals in _EQUALS.finditer(plain)), default=0)
-        numbers = [number for number in numbers if number.start >= right] or numbers
+    right = max((equals.end() for equals in _EQUALS.finditer(plain)), default=0)
+    result = [number for number in numbers if number.start >= right]
+    if right and result and len(_ASSIGNED.findall(plain)) < 2:  # "x = 3, y = 4" has two values
+        gap = plain[result[0].end : result[1].start] if len(result) > 1 else ""
+        numbers = result if _BESIDE.search(gap) else result[:1]  # "= 6 minutes for 20 pages" has one
     if not numbers:
         return None
     return numbers[0] if len({number.answer for number in numbers}) == 1 else Reading(None)

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from soft_reasoning.answers import boolean, choice, latex, number, text
-from soft_reasoning.answers.statement import WINDOW, Reading, Span, answer_end, prepared, sentences, stated
+from soft_reasoning.answers.statement import (
+    UNFINISHED,
+    WINDOW,
+    Reading,
+    answer_end,
+    prepared,
+    sentences,
+    stated,
+)  # fmt: skip
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.thoughts import split
 
@@ -73,39 +81,36 @@ def _read_strict(plain: str, answer_type: str, question: str) -> Reading | None:
     if line is None:
         return None
     start, end = line.start(1), min(line.end(1), line.start(1) + WINDOW)
-    box = stated(plain[start:end])
-    span = Span(start + box.start, start + box.end) if box else Span(start, end)
-    return _read_span(plain, span, answer_type, question)
+    within = stated(plain[start:end]) or (0, end - start)
+    return _read_statement(plain, start + within[0], start + within[1], answer_type, question)
 
 
 def _read_flexible(plain: str, answer_type: str, question: str) -> Reading | None:
     """Read the last statement; without one, or if it does not begin with its value, the end of the text."""
     end = answer_end(plain)
-    span = stated(plain[:end])
-    if span is None:
-        return _read_end(plain, 0, end, answer_type, question)
-    if span.start == span.end:
-        return Reading(None)
-    reading = _read_span(plain, span, answer_type, question)
-    if reading and len(_WORD.findall(plain, span.start, reading.start)) <= 2:
-        return reading
-    return _read_end(plain, span.start, end, answer_type, question)
+    start, stop = stated(plain[:end]) or (0, 0)
+    if stop:
+        reading = _read_statement(plain, start, stop, answer_type, question)
+        if start == stop or reading and len(_WORD.findall(plain, start, reading.start)) <= 2:
+            return reading
+    return _read_end(plain, start, end, answer_type, question)
 
 
-def _read_span(plain: str, span: Span, answer_type: str, question: str) -> Reading | None:
+def _read_statement(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:
     """Read a statement: words and formulas from its line, others from its first sentence."""
-    first = span if answer_type in ("text", "latex") else next(sentences(plain, *span), span)
-    reading = READERS[answer_type](plain[slice(*first)], question)
-    return reading and reading.shifted(first.start)
+    if answer_type not in ("text", "latex"):
+        start, end = next(iter(sentences(plain, start, end)), (start, end))
+    reading = READERS[answer_type](plain[start:end], question)
+    return reading and reading.shifted(start)
 
 
 def _read_end(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:
     """Read the last sentence that holds an answer."""
+    if UNFINISHED.search(plain, max(start, end - 40), end) or answer_type == "text":
+        return None
     if answer_type == "latex":
         return latex.close(plain[:end])
-    if answer_type == "text":
-        return None
-    for begin, stop in reversed([*sentences(plain, max(start, end - WINDOW), end)]):
+    for begin, stop in reversed(sentences(plain, max(start, end - WINDOW), end)):
         if reading := READERS[answer_type](plain[begin:stop], question):
             return reading.shifted(begin)
     return None

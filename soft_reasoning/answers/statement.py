@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
 WINDOW = 2000
 """The most characters of a statement, or of the end of a text, that are read, so that reading is linear."""
 
 _MARK = re.compile(
-    r"""(?P<box>\\(?:f?boxed|fbox)\s?\{)
-      | (?P<tag><(?:final[_ -]?)?answer>)
-      | (?P<key>"(?:final_?)?answer"\s*:\s*)
-      | (?P<line>(?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?[-−]?[$.\d]|\s*$)
-        | (?<![A-Za-z])answer[^:.\n]{0,60}?(?::|\bis:?(?![a-z])|=)[*_ \t]*
-        | ^[#* \t]*(?:final[ ])?answer[* \t]*$)""",
+    r"""(?P<box>\\(?:f?boxed|fbox)\s?(?:\{|\Z))
+      | (?P<sealed><(?:final[_ -]?)?answer>|"(?:final_?)?answer"\s*:\s*)
+      | (?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?[-−]?[$.\d]|\s*\Z)
+      | (?<![A-Za-z])answer[^:.\n]{0,60}?(?::|\bis:?(?![a-z])|=)[*_ \t]*
+      | ^[#* \t]*(?:final[ ])?answer[* \t]*$""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _NEXT = re.compile(
@@ -30,15 +28,25 @@ _NEXT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Where a model goes on to another question or turn."""
-_EMPHASIS = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)|`|(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])")
+_LAYOUT = re.compile(
+    r"(?<!\d)\*\*|\*\*(?!\d)|`|(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|^[ \t#>*-]*\d{1,2}[.)][ \t]+(?=\S)",
+    re.MULTILINE,
+)
+"""Emphasis, and numbers of a list."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=\S)|\n")
+_BRACE = re.compile(r"\\.|[{}]")
+_CLOSE = re.compile(r"</|[,}\]\n]")
+_WORD = re.compile(r"\w")
+UNFINISHED = re.compile(
+    r"(?:[=+×÷/\\({\[]|\s[-*$]|\\[a-z]+|\b(?:the|of|and|is|are|to|by|per|with|for|so|then|which))\s*$"
+)
+"""The end of a text that breaks off."""
 DENIES = re.compile(
     r"\b(?:not|cannot|never|neither|nor|maybe|perhaps|possibly|depends|unclear|unknown|partly|sometimes"
-    r"|whether)\b|n['’]t\b|\?",
+    r"|whether)\b|n['’]t\b|\?\s*$",
     re.IGNORECASE,
 )
 """What denies or doubts what is said."""
-_WORD = re.compile(r"\w")
 
 
 class Reading(NamedTuple):
@@ -53,16 +61,9 @@ class Reading(NamedTuple):
         return Reading(self.answer, self.start + offset, self.end + offset)
 
 
-class Span(NamedTuple):
-    """The part ``text[start:end]`` of a text."""
-
-    start: int
-    end: int
-
-
 def prepared(text: str) -> str:
-    """``text`` with spaces in place of emphasis; its length stays the same."""
-    return _EMPHASIS.sub(lambda match: " " * len(match.group()), text)
+    """``text`` with spaces in place of layout; its length stays the same."""
+    return _LAYOUT.sub(lambda match: " " * len(match.group()), text)
 
 
 def answer_end(text: str) -> int:
@@ -72,41 +73,29 @@ def answer_end(text: str) -> int:
     return after.start() if after else len(text)
 
 
-def stated(text: str) -> Span | None:
+def stated(text: str) -> tuple[int, int] | None:
     """Where the last statement of ``text`` is, empty if it is unfinished; None without a mark."""
     marks = deque(_MARK.finditer(text), maxlen=1)
     if not marks:
         return None
-    last = marks[0]
-    start = last.end()
-    if last["box"]:
-        return Span(start, _closing(text, start))
-    if last["tag"] or last["key"]:
-        close = re.compile(r"</" if last["tag"] else r"[,}\]\n]").search(text, start, start + WINDOW)
-        return Span(start, close.start() if close else start)
+    start, bound = marks[0].end(), marks[0].end() + WINDOW
+    if marks[0]["box"]:
+        depth = 1
+        for brace in _BRACE.finditer(text, start, bound):
+            depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+            if not depth:
+                return start, brace.start()
+        return start, start
+    if marks[0]["sealed"]:
+        close = _CLOSE.search(text, start, bound)
+        return start, close.start() if close else start
     word = _WORD.search(text, start)
-    return Span(start, line_end(text, word.start())) if word else Span(start, start)
+    end = text.find("\n", word.start(), bound) if word else start
+    return start, min(len(text), bound) if end < 0 else end
 
 
-def _closing(text: str, start: int) -> int:
-    """Where the brace before ``start`` is closed; ``start`` if it is not."""
-    depth = 1
-    for brace in re.compile(r"\\.|[{}]").finditer(text, start, start + WINDOW):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if not depth:
-            return brace.start()
-    return start
-
-
-def line_end(text: str, start: int) -> int:
-    """Where the line around ``start`` ends."""
-    end = text.find("\n", start, start + WINDOW)
-    return min(len(text), start + WINDOW) if end < 0 else end
-
-
-def sentences(text: str, start: int, end: int) -> Iterator[Span]:
+def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The sentences of ``text[start:end]`` that hold a word."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text, start, end)]
-    for begin, stop in zip([start, *ends], [*ends, end], strict=True):
-        if _WORD.search(text, begin, stop):
-            yield Span(begin, stop)
+    places = zip([start, *ends], [*ends, end], strict=True)
+    return [(begin, stop) for begin, stop in places if _WORD.search(text, begin, stop)]

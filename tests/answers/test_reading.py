@@ -26,6 +26,8 @@ RIGHT = {
     "boolean": [
         ("Answer: True", "True"), ("the answer is **no**.", "False"), ("Yes, he could.", "True"),
         ("Answer: False, since it is not so", "False"), ("So it is false.", "False"),
+        ("Answer: not true", "False"), ("So it does not hold true.", "False"),
+        ('So the answer to "Is it?" is yes.', "True"),
     ],
     "latex": [
         ("so \\boxed{x^2+\\frac{1}{2}}.", "x^2+\\frac{1}{2}"), ("Answer: $\\frac{x}{4}$. So it is.",
@@ -51,10 +53,11 @@ UNREAD = {
         "(2,5)", "\\boxed{[2,5]}", "\\boxed{2,5}", "Answer: 1.234,50", "Answer: 1 234",  # no US number
         "Answer: 2x", "\\boxed{2\\sqrt{3}}", "\\boxed{\\sqrt{3}}", "Answer: 3 * 4", "Answer: 2^5",
         "Answer: 6:30",  # parts
-        "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "Antwort: 5 Äpfel und 3 Birnen",
+        "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "#### 1. First step", "It is 5 / 2 = $",
+        "She has 5, so the total is", "It is 12: \\boxed", "Antwort: 5 Äpfel und 3 Birnen",
     ],
     "boolean": [
-        "Answer: True or False", "Answer: not true", "Answer: maybe", "It depends.",
+        "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
         "Yes and no: true for some, false for others.",
         "Answer: 5", "Is it true?",
     ],
