@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,52 @@ from soft_reasoning.engines.paths import ADVICE, is_gguf, resolve
 from soft_reasoning.types import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+LARGE = 300_000_000
+"""Models with more parameters are slow in float32 on a CPU."""
 QUANTIZATIONS: dict[str, dict[str, Any]] = {"4bit": {"load_in_4bit": True}, "8bit": {"load_in_8bit": True}}
 
 log: logging.Logger = logging.getLogger(__name__)
 
 
-def choose_dtype(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
-    """Return a dtype; ``auto`` is float32 on the CPU, and elsewhere that of the stored weights."""
+def choose_dtype(
+    name: str | torch.dtype, device: torch.device, parameters: Callable[[], int] = lambda: 0
+) -> str | torch.dtype:
+    """Return a dtype.
+
+    ``auto`` is that of the stored weights on other devices than the CPU. On the CPU it is float32, but for
+    models of more than ``LARGE`` ``parameters`` bfloat16, where the processor multiplies bfloat16.
+    """
     if isinstance(name, torch.dtype):
         return name
+    if name == "auto" and device.type != "cpu":
+        return "auto"
     if name == "auto":
-        return torch.float32 if device.type == "cpu" else "auto"
+        reason = multiplies_bfloat16()
+        if not reason or parameters() <= LARGE:
+            return torch.float32
+        log.info("bfloat16, which this processor multiplies (%s); model.dtype=float32 is exact", reason)
+        return torch.bfloat16
     if name not in DTYPES:
         raise UserError(f"expected model.dtype to be auto or one of {', '.join(DTYPES)}, got {name!r}")
     return DTYPES[name]
+
+
+def multiplies_bfloat16() -> str:
+    """Which of the processor's instructions multiply bfloat16; empty if none does or PyTorch cannot tell."""
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return next((name for name in ("amx_bf16", "avx512_bf16") if has.get(name)), "")
+
+
+def is_large(model: Any) -> bool:
+    """Whether ``model`` has more than ``LARGE`` parameters."""
+    return sum(parameter.numel() for parameter in model.parameters()) > LARGE
+
+
+def count_parameters(config: Any) -> int:
+    """The parameters of the model that ``config`` describes, which takes no memory."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def load(
@@ -55,7 +87,7 @@ def load(
     name = path = resolve(path)
     settings = {"attn_implementation": attn_implementation, "device_map": device_map}
     options: dict[str, Any] = {key: value for key, value in settings.items() if value}
-    options["dtype"] = choose_dtype(dtype, device)
+    choose_dtype(dtype, device)  # an unknown name is refused before anything is read
     if quantization:
         options["quantization_config"] = _quantization(path, quantization)
         options.setdefault("device_map", {"": str(device)})
@@ -65,6 +97,7 @@ def load(
     try:
         config = AutoConfig.from_pretrained(name, **source)
         check_kind(config)
+        options["dtype"] = choose_dtype(dtype, device, lambda: count_parameters(config))
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)

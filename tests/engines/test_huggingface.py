@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
-from soft_reasoning.types import Request
+from soft_reasoning.types import Request, Sampling
 from tests.contracts.abilities import (
     AdjustsLogitsContract,
     FeedsEmbeddingsContract,
@@ -65,6 +66,24 @@ class TestHuggingFace(EngineContract):
         assert small.peak_bytes["kv"] < 0.5 * engine.peak_bytes["kv"]
         long = Request(random_ids(400, 12), max_new_tokens=3)
         assert self.same(small.generate([long])[0], engine.generate([long])[0])
+
+    @pytest.mark.parametrize("family", ["llama", "mamba"])
+    def test_no_more_rows_run_at_once_than_allowed(self, family, prompts):
+        model = tiny(family)
+        requests = [Request(prompts[1], max_new_tokens=6, seed=i, sampling=Sampling(1.0)) for i in range(7)]
+        expected = HuggingFaceEngine.from_loaded(model, FakeTokenizer()).generate(requests)
+        engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer(), max_batch_rows=3)
+        tickets, running, completions = engine.add(requests), [], {}
+        while len(completions) < len(requests):
+            completions |= dict(engine.step())
+            running.append(len(engine._running))
+        assert max(running) == 3
+        assert all(self.same(completions[t], e) for t, e in zip(tickets, expected, strict=True))
+
+    def test_a_large_model_on_the_cpu_has_few_rows_at_once(self, monkeypatch):
+        assert tiny_engine()._runner.max_rows is None
+        monkeypatch.setattr(loading, "LARGE", 1000)
+        assert tiny_engine()._runner.max_rows == 96
 
 
 class TestAbilities(

@@ -64,6 +64,29 @@ def test_every_end_token_of_the_generation_config_ends_a_completion(engine):
         engine.model.generation_config.eos_token_id = 1
 
 
+@pytest.mark.parametrize(
+    "has, parameters, expected",
+    [
+        ({}, 1_500_000_000, torch.float32),
+        ({"avx512_bf16": True}, 1_500_000_000, torch.bfloat16),
+        ({"amx_bf16": True, "avx512_bf16": True}, 1_500_000_000, torch.bfloat16),
+        ({"avx512_bf16": True}, 135_000_000, torch.float32),
+    ],
+)
+def test_auto_is_bfloat16_for_large_models_where_the_processor_multiplies_it(
+    monkeypatch, has, parameters, expected
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    cpu = torch.device("cpu")
+    assert loading.choose_dtype("auto", cpu, lambda: parameters) == expected
+    assert loading.choose_dtype("float32", cpu, lambda: parameters) == torch.float32
+    assert loading.choose_dtype("auto", torch.device("cuda"), lambda: parameters) == "auto"
+
+
+def test_parameters_are_counted_without_their_memory(engine):
+    assert loading.count_parameters(engine.model.config) == sum(x.numel() for x in engine.model.parameters())
+
+
 ENDS_OF_TURN = {
     "llama3.2": "<|eot_id|>", "qwen2.5": "<|im_end|>", "qwen3": "<|im_end|>", "mistral": "</s>",
     "gemma2": "<end_of_turn>",

@@ -30,6 +30,9 @@ from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
+ROWS_ON_CPU = 96
+"""A step of more rows takes nearly as much longer: a processor's products are at full speed by then."""
+
 
 class HuggingFaceEngine(OpenModel):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
@@ -37,13 +40,15 @@ class HuggingFaceEngine(OpenModel):
     Its methods may be called from several threads; they take turns.
 
     Args:
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; see :func:`choose_dtype` for auto.
         device: The device; None takes cuda, else mps, else the CPU. ``device_map`` distributes the model over
             several devices instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
         adapter: A folder (or hub name) of PEFT weights, merged into the model's weights.
         max_batch_tokens: Most positions whose keys and values are in memory at once. None computes it from
             the free memory. It is halved permanently when memory runs out.
+        max_batch_rows: Most sequences that run at once; the others wait. None is no bound, but on the CPU
+            ``ROWS_ON_CPU`` for a large model: more rows hardly save time, and the first results come later.
         threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default.
 
     Results are reproducible as for every :class:`Engine`, and bitwise so where ``batch_invariant`` is true
@@ -70,6 +75,7 @@ class HuggingFaceEngine(OpenModel):
         trust_remote_code: bool = False,
         adapter: str | None = None,
         max_batch_tokens: int | None = None,
+        max_batch_rows: int | None = None,
         threads: int | None = None,
     ) -> None:
         if threads is not None:
@@ -81,23 +87,31 @@ class HuggingFaceEngine(OpenModel):
                 revision=revision, trust_remote_code=trust_remote_code,
             )  # fmt: skip
             choose_threads(threads, sum(parameter.numel() for parameter in model.parameters()))
-            self._set_up(model, tokenizer, max_batch_tokens)
+            self._set_up(model, tokenizer, max_batch_tokens, max_batch_rows)
 
     @classmethod
     def from_loaded(
-        cls, model: Any, tokenizer: Any, *, max_batch_tokens: int | None = None
+        cls,
+        model: Any,
+        tokenizer: Any,
+        *,
+        max_batch_tokens: int | None = None,
+        max_batch_rows: int | None = None,
     ) -> HuggingFaceEngine:
         """An engine for a loaded model, whose dtype and device stay as they are."""
         engine = cls.__new__(cls)
         loading.check_kind(model.config)
         with memory_for(type(model).__name__):
-            engine._set_up(model.eval(), tokenizer, max_batch_tokens)
+            engine._set_up(model.eval(), tokenizer, max_batch_tokens, max_batch_rows)
         return engine
 
-    def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None) -> None:
+    def _set_up(
+        self, model: Any, tokenizer: Any, max_batch_tokens: int | None, max_batch_rows: int | None
+    ) -> None:
         super().__init__()
-        if max_batch_tokens is not None:
-            whole("max_batch_tokens", max_batch_tokens, least=1)
+        for name, bound in (("max_batch_tokens", max_batch_tokens), ("max_batch_rows", max_batch_rows)):
+            if bound is not None:
+                whole(name, bound, least=1)
         self.model, self.tokenizer = model, tokenizer
         lookup = model.get_input_embeddings()
         self.device: torch.device = lookup.weight.device
@@ -115,6 +129,9 @@ class HuggingFaceEngine(OpenModel):
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
+        if max_batch_rows is None and self.device.type == "cpu" and loading.is_large(model):
+            max_batch_rows = ROWS_ON_CPU
+        self._runner.max_rows = min(filter(None, (self._runner.max_rows, max_batch_rows)), default=None)
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._restart([])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,15 +146,15 @@ class ModelRunner(Runner):
 
         While some are running, new sequences wait until a quarter of the room is free, to form a batch.
         """
-        blocks = self.blocks
-        if not waiting or (running and blocks.committed > 0.75 * blocks.limit):
+        blocks, rows = self.blocks, self.max_rows or math.inf
+        if not waiting or (running and (blocks.committed > 0.75 * blocks.limit or running > 0.75 * rows)):
             return []
         if not running:  # a prompt beyond the bound runs alone
             limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].most_tokens))
             if limit != blocks.limit:
                 self._reset(limit, blocks.cache_limit)
         admitted = []
-        while waiting and self.blocks.can_allocate(waiting[0]):
+        while waiting and running + len(admitted) < rows and self.blocks.can_allocate(waiting[0]):
             sequence = waiting.popleft()
             sequence.cached_tokens = self.blocks.allocate(sequence)
             admitted.append(sequence)
