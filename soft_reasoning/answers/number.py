@@ -14,7 +14,7 @@ from decimal import Context
 from fractions import Fraction
 from functools import lru_cache
 
-from soft_reasoning.answers.statement import Reading
+from soft_reasoning.answers.statement import REFUSES, Reading
 
 LONGEST = 400
 """Numbers of more characters, and powers of ten beyond this, are not answers and are not computed."""
@@ -31,15 +31,17 @@ _NUMBER = re.compile(
     (?:\s(?P<scale>{"|".join(_SCALES)})\b)?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_WITHIN = re.compile(r"[A-Za-z0-9_^.]\{?$")
+_WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$")
 """Before digits of a word or an exponent: H2O, cm^2."""
-_BOUND = re.compile(r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|l[et]q?|g[et]q?|neq?))\s?$")
-"""Before a number that is not the value: ± 5, √5, < 5."""
+_BOUND = re.compile(
+    r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|l[et]q?|g[et]q?|neq?)|\b(?:not|than|half of|twice|double))\s?$"
+)
+"""Before a number that is not the value: ± 5, √5, < 5, not 5."""
 _TERM = re.compile(r"[\w)}%](?P<space>\s?)$")
 """Before a minus that subtracts: x-5, x - 5."""
 _MORE = re.compile(
     r"[!\d]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])|\s?(?:[√π±]|\\(?:sqrt|pi|pm|frac))"
-    r"|\s?(?:[-+*x×·÷/–]|\\(?:times|cdot|div))\s?[\\$(]{0,2}\d"
+    r"|\s?(?:[-+*x×·÷/–]|\\(?:times|cdot|div))\s?[\\$(]{0,2}\d|\+(?!\s)|\sor (?:more|less|fewer)\b"
 )
 """After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5-7, 3 * 4."""
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
@@ -54,7 +56,7 @@ def find(text: str) -> Iterator[Reading]:
     """Yield the numbers of ``text``; those that are parts of something else (2x, 5/0) have no answer."""
     for match in _NUMBER.finditer(text):
         start, end = match.span("value")
-        before, after = text[max(0, match.start() - 8) : match.start()], text[match.end() :][:16]
+        before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :][:16]
         if _WITHIN.search(text, max(0, start - 2), start) or _ORDINAL.match(after):
             continue
         sign = "inner" if match["inner"] else "sign" if match["sign"] else None
@@ -89,6 +91,8 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 def read(statement: str, question: str = "") -> Reading | None:
     """The number that a statement gives; None if it holds none, without an answer if it is ambiguous."""
+    if REFUSES.search(statement):
+        return Reading(None)
     plain = _ASIDE.sub(lambda aside: " " * len(aside.group()), statement)
     numbers = [*find(plain)] or [*find(statement)]
     right = max((equals.end() for equals in _EQUALS.finditer(plain)), default=0)

@@ -32,6 +32,11 @@ ANSWER_TYPES = (*READERS, *WHOLE)
 MODES = ("flexible", "strict")
 
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
+_OTHER_LANGUAGE = re.compile(
+    r"[\u0400-\u1fff\u3040-\uffef]|\b(?:ist|und|der|das|sind|zijn|het|een|est|les|une|dans|che|sono|della|los|las"
+    r"|del|una|por|são|uma)\b"
+)
+"""A letter or a word of a language that writes 1.200 for 1200."""
 _WORD = re.compile(r"\w+")
 
 
@@ -72,6 +77,8 @@ def _read(written: str, answer_type: str, mode: str, question: str) -> Reading |
     if answer_type in WHOLE:
         return WHOLE[answer_type](written)
     answer = split(written)[1]
+    if answer_type == "number" and _OTHER_LANGUAGE.search(answer):
+        return None
     reading = (_read_strict if mode == "strict" else _read_flexible)(prepared(answer), answer_type, question)
     return reading and reading.shifted(len(written) - len(answer))
 

@@ -35,7 +35,7 @@ _LAYOUT = re.compile(
 """Emphasis, and numbers of a list."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=\S)|\n")
 _BRACE = re.compile(r"\\.|[{}]")
-_CLOSE = re.compile(r"</|[,}\]\n]")
+_CLOSE = {"<": re.compile("</"), '"': re.compile(r"[,}\]\n]")}
 _WORD = re.compile(r"\w")
 UNFINISHED = re.compile(
     r"(?:[=+×÷/\\({\[]|\s[-*$]|\\[a-z]+|\b(?:the|of|and|is|are|to|by|per|with|for|so|then|which))\s*$"
@@ -47,6 +47,11 @@ DENIES = re.compile(
     re.IGNORECASE,
 )
 """What denies or doubts what is said."""
+REFUSES = re.compile(
+    r"\b(?:cannot|can not|unable to|impossible to|not possible to|(?:can|could)n['’]t) (?:be )?"
+    r"(?:answer|determin|calculat|say|tell|know)|\bnot enough (?:information|data)",
+    re.IGNORECASE,
+)
 
 
 class Reading(NamedTuple):
@@ -87,7 +92,7 @@ def stated(text: str) -> tuple[int, int] | None:
                 return start, brace.start()
         return start, start
     if marks[0]["sealed"]:
-        close = _CLOSE.search(text, start, bound)
+        close = _CLOSE[marks[0].group()[0]].search(text, start, bound)
         return start, close.start() if close else start
     word = _WORD.search(text, start)
     end = text.find("\n", word.start(), bound) if word else start

@@ -9,7 +9,8 @@ RIGHT = {
     "number": [
         ("Answer: 18", "18"), ("**Answer:** $18.00 a day", "18"), ("#### 1,234", "1234"),
         ("the answer is 7.", "7"),
-        ("\\boxed{-3}", "-3"), ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
+        ("\\boxed{-3}", "-3"), ("\\boxed{\\text{3 eggs}}", "3"), ("<answer>\n3\n</answer>", "3"),
+        ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
         ("Answer:\n12", "12"),
         ("### Final Answer\n\n12 eggs", "12"), ("Answer: \\frac{3}{4}", "0.75"), ("Answer: 1/4 of it",
         "0.25"),
@@ -54,7 +55,10 @@ UNREAD = {
         "Answer: 2x", "\\boxed{2\\sqrt{3}}", "\\boxed{\\sqrt{3}}", "Answer: 3 * 4", "Answer: 2^5",
         "Answer: 6:30",  # parts
         "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "#### 1. First step", "It is 5 / 2 = $",
-        "She has 5, so the total is", "It is 12: \\boxed", "Antwort: 5 Äpfel und 3 Birnen",
+        "She has 5, so the total is", "It is 12: \\boxed",
+        "Das sind 1.200 Euro und mehr.", "答案是5",
+        "Answer: not 5", "Answer: 5 or more", "Answer: half of 10",
+        "I cannot determine it from 5 eggs.",
     ],
     "boolean": [
         "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
