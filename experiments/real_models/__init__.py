@@ -1,0 +1,1 @@
+"""Real models that reason: their files, recordings of their answers, and tables of rules replayed on them."""

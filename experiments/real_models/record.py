@@ -1,0 +1,144 @@
+"""Record a real model's answers: one greedy text, sampled texts and programs for each question.
+
+    python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
+    python -m experiments.real_models.record --strip OUT.jsonl experiments/results/recordings/NAME.csv
+
+Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended. Questions are
+worked off in groups of ``--group``, so that the first of them have all their texts early. ``--strip`` reads each
+text's answer, runs the programs, and writes what rules can be replayed from without any text: question, kind,
+sample, gold answer, answer, whether it is right, tokens, whether the text was cut, and its mean log-probability.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from omegaconf import DictConfig
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.rewards.programs import Sandbox
+from soft_reasoning.rewards.programs.writing import answer_of, code_of
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.types import GREEDY, Completion, Problem, Request, Sampling, seed_for
+
+GREEDY_TEXT, TEXT, PROGRAM = "greedy", "text", "program"
+MAX_PROGRAM_TOKENS = 300
+
+
+def requests(
+    problem: Problem, context: Context, arguments: argparse.Namespace
+) -> Iterator[tuple[str, int, Request]]:
+    """Yield kind, sample and request of every text of a question; the first program is greedy."""
+    sampled = Sampling(arguments.temperature)
+    prompt, program = context.prompts.solve(problem), context.prompts.task(PROGRAM, problem.without_gold())
+    kinds = (
+        (GREEDY_TEXT, 1, prompt, arguments.max_new_tokens),
+        (TEXT, arguments.texts, prompt, arguments.max_new_tokens),
+        (PROGRAM, arguments.programs, program, MAX_PROGRAM_TOKENS),
+    )
+    for kind, count, shown, most in kinds:
+        for i in range(count):
+            greedy = kind == GREEDY_TEXT or (kind == PROGRAM and i == 0)
+            yield kind, i, Request(
+                shown.ids, max_new_tokens=most, stop=shown.stop, sampling=GREEDY if greedy else sampled,
+                seed=seed_for(context.seed, problem.id, kind, i),
+            )  # fmt: skip
+
+
+def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> None:
+    """Complete what ``path`` lacks and append it, one line for each text."""
+    known = {(line["id"], line["kind"], line["sample"]) for line in stored(path)}
+    engine, dataset = build_engine(config), build_dataset(config)
+    context = build_context(config, engine, dataset.exemplars())
+    problems, cue = dataset.problems(), context.prompts.wording.tasks[PROGRAM].cue
+    with open(path, "a", encoding="utf-8") as file:
+        for start in range(0, len(problems), arguments.group):
+            group = problems[start : start + arguments.group]
+            wanted = [(p, *rest) for p in group for rest in requests(p, context, arguments)]
+            missing = [item for item in wanted if (item[0].id, item[1], item[2]) not in known]
+            tickets = dict(zip(engine.add([item[3] for item in missing]), missing, strict=True))
+            while tickets:
+                for ticket, completion in engine.step():
+                    if isinstance(completion, Exception):
+                        raise completion
+                    problem, kind, sample, _ = tickets.pop(ticket)
+                    begin = cue if kind == PROGRAM else ""
+                    file.write(json.dumps(line_of(problem, kind, sample, begin, completion)) + "\n")
+                    file.flush()
+
+
+def line_of(problem: Problem, kind: str, sample: int, begin: str, completion: Completion) -> dict[str, Any]:
+    count = max(len(completion.logprobs), 1)
+    return {
+        "id": problem.id, "kind": kind, "sample": sample, "type": problem.answer_type, "gold": problem.gold,
+        "text": begin + completion.text, "tokens": len(completion.token_ids), "cut": completion.finish_reason == "length",
+        "logprob": round(sum(completion.logprobs) / count, 4),
+    }  # fmt: skip
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    """The lines of ``path``; a last line without its end, as a killed process leaves it, is dropped."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def strip(path: Path, out: Path) -> None:
+    """Write the recording ``path`` without its texts as CSV to ``out``."""
+    lines, grader = stored(path), Grader()
+    codes = [code_of(line["text"]) for line in lines if line["kind"] == PROGRAM]
+    values = iter(Sandbox().run(codes))
+    rows: list[dict[str, Any]] = []
+    for line in lines:
+        answer = answer_in(line, grader, values)
+        rows.append(
+            {key: line[key] for key in ("id", "kind", "sample", "type", "gold")}
+            | {"answer": answer, "right": int(grader.equal(answer, line["gold"], line["type"]))}
+            | {"tokens": line["tokens"], "cut": int(line["cut"]), "logprob": line["logprob"]}
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).sort_values(["id", "kind", "sample"], kind="stable").to_csv(out, index=False)
+
+
+def answer_in(line: dict[str, Any], grader: Grader, values: Iterator[Any]) -> str | None:
+    """The answer of a stored text, or of the next of the programs' ``values``."""
+    if line["kind"] == PROGRAM:
+        return answer_of(next(values), line["type"], grader)[0]
+    return grader.extract(line["text"], line["type"])
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("path", type=Path, help="the recording, JSON Lines")
+    parser.add_argument(
+        "overrides", nargs="*", help="model, data set and other options; with --strip the CSV"
+    )
+    parser.add_argument("--strip", action="store_true", help="write the recording without its texts")
+    parser.add_argument("--texts", type=int, default=5)
+    parser.add_argument("--programs", type=int, default=4)
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--max-new-tokens", type=int, default=512)
+    parser.add_argument("--group", type=int, default=20, help="questions whose texts are written together")
+    arguments = parser.parse_args(words)
+    if arguments.strip:
+        strip(arguments.path, Path(arguments.overrides[0]))
+    else:
+        arguments.path.parent.mkdir(parents=True, exist_ok=True)
+        record(arguments.path, compose_config(arguments.overrides), arguments)
+
+
+if __name__ == "__main__":
+    main()
