@@ -3,19 +3,20 @@
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
     python -m experiments.real_models.record --strip OUT.jsonl experiments/results/recordings/NAME.csv
 
-Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended. Questions are
-worked off in groups of ``--group``, so that the first of them have all their texts early. ``--strip`` reads each
-text's answer, runs the programs, and writes what rules can be replayed from without any text: question, kind,
-sample, gold answer, answer, whether it is right, tokens, whether the text was cut, and its mean log-probability.
+Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
+Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
+``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
+any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
+and its mean log-probability.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 from omegaconf import DictConfig
@@ -30,26 +31,27 @@ from soft_reasoning.types import GREEDY, Completion, Problem, Request, Sampling,
 
 GREEDY_TEXT, TEXT, PROGRAM = "greedy", "text", "program"
 MAX_PROGRAM_TOKENS = 300
+Requests: TypeAlias = Iterator[tuple[str, int, Request]]
 
 
 def requests(
-    problem: Problem, context: Context, arguments: argparse.Namespace
-) -> Iterator[tuple[str, int, Request]]:
+    problem: Problem, context: Context, counts: Mapping[str, int], most: int, temperature: float
+) -> Requests:
     """Yield kind, sample and request of every text of a question; the first program is greedy."""
-    sampled = Sampling(arguments.temperature)
-    prompt, program = context.prompts.solve(problem), context.prompts.task(PROGRAM, problem.without_gold())
-    kinds = (
-        (GREEDY_TEXT, 1, prompt, arguments.max_new_tokens),
-        (TEXT, arguments.texts, prompt, arguments.max_new_tokens),
-        (PROGRAM, arguments.programs, program, MAX_PROGRAM_TOKENS),
-    )
-    for kind, count, shown, most in kinds:
+    for kind, count in counts.items():
+        program = kind == PROGRAM
         for i in range(count):
-            greedy = kind == GREEDY_TEXT or (kind == PROGRAM and i == 0)
-            yield kind, i, Request(
-                shown.ids, max_new_tokens=most, stop=shown.stop, sampling=GREEDY if greedy else sampled,
-                seed=seed_for(context.seed, problem.id, kind, i),
+            prompt = (
+                context.prompts.task(kind, problem.without_gold())
+                if program
+                else context.prompts.solve(problem)
+            )
+            greedy = kind == GREEDY_TEXT or (program and i == 0)
+            request = Request(
+                prompt.ids, max_new_tokens=MAX_PROGRAM_TOKENS if program else most, stop=prompt.stop,
+                sampling=GREEDY if greedy else Sampling(temperature), seed=seed_for(context.seed, problem.id, kind, i),
             )  # fmt: skip
+            yield kind, i, request
 
 
 def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> None:
@@ -57,11 +59,13 @@ def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> Non
     known = {(line["id"], line["kind"], line["sample"]) for line in stored(path)}
     engine, dataset = build_engine(config), build_dataset(config)
     context = build_context(config, engine, dataset.exemplars())
-    problems, cue = dataset.problems(), context.prompts.wording.tasks[PROGRAM].cue
+    problems = dataset.problems()
+    counts = {GREEDY_TEXT: 1, TEXT: arguments.texts, PROGRAM: arguments.programs}
+    limits = arguments.max_new_tokens, arguments.temperature
     with open(path, "a", encoding="utf-8") as file:
         for start in range(0, len(problems), arguments.group):
             group = problems[start : start + arguments.group]
-            wanted = [(p, *rest) for p in group for rest in requests(p, context, arguments)]
+            wanted = [(p, *rest) for p in group for rest in requests(p, context, counts, *limits)]
             missing = [item for item in wanted if (item[0].id, item[1], item[2]) not in known]
             tickets = dict(zip(engine.add([item[3] for item in missing]), missing, strict=True))
             while tickets:
@@ -69,16 +73,16 @@ def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> Non
                     if isinstance(completion, Exception):
                         raise completion
                     problem, kind, sample, _ = tickets.pop(ticket)
-                    begin = cue if kind == PROGRAM else ""
+                    begin = context.prompts.wording.tasks[kind].cue if kind == PROGRAM else ""
                     file.write(json.dumps(line_of(problem, kind, sample, begin, completion)) + "\n")
                     file.flush()
 
 
 def line_of(problem: Problem, kind: str, sample: int, begin: str, completion: Completion) -> dict[str, Any]:
-    count = max(len(completion.logprobs), 1)
+    count, cut = max(len(completion.logprobs), 1), completion.finish_reason == "length"
     return {
         "id": problem.id, "kind": kind, "sample": sample, "type": problem.answer_type, "gold": problem.gold,
-        "text": begin + completion.text, "tokens": len(completion.token_ids), "cut": completion.finish_reason == "length",
+        "text": begin + completion.text, "tokens": len(completion.token_ids), "cut": cut,
         "logprob": round(sum(completion.logprobs) / count, 4),
     }  # fmt: skip
 

