@@ -49,7 +49,8 @@ def requests(
             greedy = kind == GREEDY_TEXT or (program and i == 0)
             request = Request(
                 prompt.ids, max_new_tokens=MAX_PROGRAM_TOKENS if program else most, stop=prompt.stop,
-                sampling=GREEDY if greedy else Sampling(temperature), seed=seed_for(context.seed, problem.id, kind, i),
+                sampling=GREEDY if greedy else Sampling(temperature),
+                seed=seed_for(context.seed, problem.id, kind, i),
             )  # fmt: skip
             yield kind, i, request
 
