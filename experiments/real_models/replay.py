@@ -3,9 +3,9 @@
     python -m experiments.real_models.replay experiments/results/recordings/NAME.csv
 
 Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus the
-majority" is the paired difference from the majority of ``--texts`` texts with its 95 % interval over questions. A judge's
-AUC is the chance that it prefers a right text to a wrong one of the same question, ties half, over the
-questions that have both; +- is a standard error over questions.
+majority" is the paired difference from the majority of ``--texts`` texts with its 95 % interval over
+questions. A judge's AUC is the chance that it prefers a right text to a wrong one of the same question, ties
+half, over the questions that have both; +- is a standard error over questions.
 """
 
 from __future__ import annotations
