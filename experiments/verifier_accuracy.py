@@ -6,10 +6,10 @@
     python experiments/verifier_accuracy.py table FOLDER [FOLDER ...] [--stops VERIFIER]
 
 ``record`` draws five rounds of five candidates per problem, without stopping, with the model's certainties of
-them. ``judge`` lets verifiers, of this model or another, judge them round by round; verifiers that differ
-only in their weights share completions. ``table`` applies rules to the verdicts and replays stopping without
-generating. For several folders (seeds) it gives the mean and the standard deviation over the folders that a
-verifier judged. An interrupted command can be continued.
+them. ``judge`` lets verifiers, of this model or another, judge them round by round. ``table`` applies rules
+to the verdicts and replays stopping without generating. For several folders (seeds) it gives the mean and the
+standard deviation over the folders that a verifier judged. Completions are stored in FOLDER: verifiers share
+equal ones, and an interrupted command can be continued.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -30,17 +31,16 @@ from typing import Any
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.output import PreparedRequest
+from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.base import Rounds
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.rewards.coherence import LIKELIEST, coherence
+from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import ALTERNATIVES, Verdict, Verifier
+from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result
+from soft_reasoning.types import Candidate, Generate, Problem, Result
 
 FIVE = ("verifier.samples=5", "verifier.temperature=0.7")
 SURE = ("verifier.confidence=sequence_prob",)
@@ -63,36 +63,7 @@ CERTAINTIES = ("mean_prob", "self_certainty", "group_confidence")
 K = 5
 """Candidates of a round."""
 LIVE = 64
-"""Problems at a time; unfinished problems are lost when the command is interrupted."""
-
-
-class CachingEngine(Engine):
-    """Generates a request once, with its likeliest tokens."""
-
-    def __init__(self, engine: Any, top: int) -> None:
-        super().__init__()
-        self._engine, self._top = engine, top
-        self.completions: dict[tuple, Completion] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def check(self, request: Request) -> PreparedRequest:
-        return self._engine.check(request)
-
-    def advance(self) -> Iterator[tuple[int, Completion]]:
-        requests = {ticket: row.request for ticket, row in self.queued.items()}
-        keys = {ticket: _key(request) for ticket, request in requests.items()}
-        new = {keys[t]: replace(r, top_logprobs=max(self._top, r.top_logprobs)) for t, r in requests.items()
-               if keys[t] not in self.completions}  # fmt: skip
-        self.completions.update(zip(new, self._engine.generate(list(new.values())), strict=True))
-        return ((ticket, self.completions[key]) for ticket, key in keys.items())
-
-
-def _key(request: Request) -> tuple:
-    seed = request.seed if request.sampling.temperature else 0
-    soft = None if request.soft is None else request.soft.numpy().tobytes()
-    return request.prompt_ids, request.sampling, seed, request.next_logits, soft, request.max_new_tokens
+"""Problems at a time."""
 
 
 class Parts:
@@ -100,9 +71,13 @@ class Parts:
 
     def __init__(self, overrides: Sequence[str]) -> None:
         self.config = compose_config(overrides)
-        self.engine, dataset = build_engine(self.config), build_dataset(self.config)
-        self.context = build_context(self.config, self.engine, dataset.exemplars())
+        dataset = build_dataset(self.config)
+        self.context = build_context(self.config, build_engine(self.config), dataset.exemplars())
         self.problems = dataset.problems()
+
+    def replaying(self, folder: Path) -> AbstractContextManager[None]:
+        """While it is open, completions are stored in ``folder`` and not generated again."""
+        return replaying(StoreFile.of(str(folder), self.config.cache_gb), self.context.engines)
 
 
 def lines(path: Path) -> dict[str, Any]:
@@ -115,21 +90,26 @@ def lines(path: Path) -> dict[str, Any]:
 def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = CERTAINTIES) -> None:
     """Draw the candidates."""
     parts = Parts([*overrides, "verifier=none", "search.stopping.rule=none"])
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "candidates.jsonl"
     todo = [p for p in parts.problems if p.id not in lines(path)]
-    engine = CachingEngine(parts.engine, LIKELIEST if len(certainties) > 1 else 0)
-    method, context = build_method(parts.config), replace(parts.context, engine=engine)
+
+    def draw(kind: str) -> dict[str, Result]:
+        method = build_method(parts.config)
+        method = replace(method, reward=Reward(coherence=kind))
+        return {p.id: result for p, result in drive(todo, method, parts.context, max_live=LIVE)}
+
+    # The mean probability needs no likeliest tokens; the others find each other's completions in the store.
+    with parts.replaying(folder):
+        drawn = {kind: draw(kind) for kind in certainties[1:] or certainties}
     with path.open("a", encoding="utf-8") as file:
-        for problem, result in drive(todo, method, context, max_live=LIVE):
-            tops = {(c.token_ids, c.logprobs): c for c in engine.completions.values()}
+        for problem in todo:
             rows = []
-            for c in result.candidates:
-                done = tops[c.token_ids, c.logprobs]
-                rows.append({**c.stored(), **{kind: coherence(done, kind) for kind in certainties}})
+            for alike in zip(*(results[problem.id].candidates for results in drawn.values()), strict=True):
+                sure = {kind: c.coherence for kind, c in zip(drawn, alike, strict=True)}
+                sure["mean_prob"] = coherence(alike[0])
+                rows.append({**alike[0].stored(), "coherence": sure["mean_prob"], **sure})
             facts = {"question": problem.question, "gold": problem.gold, "type": problem.answer_type}
             file.write(json.dumps({"id": problem.id, **facts, "candidates": rows}) + "\n")
-            file.flush()
 
 
 @dataclass(frozen=True)
@@ -173,15 +153,14 @@ def judge(
     """Let ``verifiers`` judge the candidates of ``folder``; ``by`` is a label of the overrides' model."""
     parts = Parts(overrides)
     recorded = {key: read(row) for key, row in lines(folder / "candidates.jsonl").items()}
-    context = replace(parts.context, engine=CachingEngine(parts.engine, ALTERNATIVES))
     for name in verifiers:
         path = folder / f"{name}{by and ', by '}{by}.jsonl"
         judged_rows = lines(path)
         todo = [p for p in parts.problems if p.id in recorded and p.id not in judged_rows]
         config = compose_config([*overrides, f"verifier={name.partition(',')[0]}", *VERIFIERS[name]])
         method = Judging(build_method(config).verifier, recorded, rounds)
-        with path.open("a", encoding="utf-8") as file:
-            for problem, result in drive(todo, method, context, max_live=LIVE):
+        with path.open("a", encoding="utf-8") as file, parts.replaying(folder):
+            for problem, result in drive(todo, method, parts.context, max_live=LIVE):
                 rows = [entry["row"] for entry in result.trace]
                 file.write(json.dumps({"id": problem.id, "rounds": rows}) + "\n")
                 file.flush()

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
@@ -21,13 +21,16 @@ from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
     Parts,
+    check_overrides,
     check_solvable,
     checked,
     loading_settings,
 )
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.configuration.own_prompt import PromptLike
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
@@ -59,6 +62,8 @@ class SoftReasoner:
             (``prompt="any"``, open answers), except for the bundled model, which solves only word problems.
         overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``,
             except those that only a run of a data set reads.
+        cache: A folder on this machine in which finished completions are stored, so that none of them is
+            generated again, by this process or another; None stores nothing.
         options: method, preset, k, rounds, max_tokens, verifier and the others of
             :class:`~soft_reasoning.configuration.options.Options`.
 
@@ -81,6 +86,7 @@ class SoftReasoner:
         prompt: PromptLike | None = None,
         answer_type: str | None = None,
         overrides: Sequence[str] = (),
+        cache: str | PathLike[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
         from soft_reasoning.engines.huggingface import HuggingFaceEngine  # imports transformers
@@ -90,7 +96,7 @@ class SoftReasoner:
         if hasattr(tokenizer, "get_input_embeddings") and not hasattr(model, "get_input_embeddings"):
             raise UserError("SoftReasoner: expected a model and its tokenizer, got them in the other order; "
                             "swap them")  # fmt: skip
-        name = getattr(model, "name_or_path", None) or "model"
+        name, overrides = getattr(model, "name_or_path", None) or "model", _cached(overrides, cache)
 
         def loaded(config: DictConfig) -> Engine:
             most = config.engine.get("max_batch_tokens")
@@ -107,6 +113,7 @@ class SoftReasoner:
         prompt: PromptLike | None = None,
         answer_type: str | None = None,
         overrides: Sequence[str] = (),
+        cache: str | PathLike[str] | None = None,
         **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
         """Load a model by its name on the hub or its folder; "demo" is the bundled model.
@@ -116,7 +123,7 @@ class SoftReasoner:
 
         Args:
             name_or_path: The name or the folder.
-            prompt, answer_type, overrides: As for the class.
+            prompt, answer_type, overrides, cache: As for the class.
             options: The options of the class, and those of loading: device, dtype, device_map, quantization,
                 revision, adapter, attn_implementation, trust_remote_code.
 
@@ -127,7 +134,7 @@ class SoftReasoner:
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
         settings, defaults = loading_settings(options)
         self = cls.__new__(cls)
-        name = fspath(name_or_path)
+        name, overrides = fspath(name_or_path), _cached(overrides, cache)
         self._open(name, CallBuilder(name, prompt, answer_type, overrides, defaults, settings, build_engine))
         return self
 
@@ -135,8 +142,12 @@ class SoftReasoner:
         """Start the worker of the loaded model, and build the parts of the default options."""
         self._name, self._parts = model, parts
         self._worker = Worker(self._parts.engine, self._parts.default.config.max_live)
-        weakref.finalize(self, self._worker.close)  # if the user does not close it
+        config, self._store = parts.default.config, ExitStack()
+        weakref.finalize(self, self._store.close)
+        weakref.finalize(self, self._worker.close)  # if the user does not close it; the last one runs first
         try:
+            completions = StoreFile.of(config.cache, config.cache_gb)
+            self._store.enter_context(replaying(completions, parts.default.context.engines))
             self._default = self._parts.make({})
         except BaseException:
             self.close()
@@ -282,6 +293,7 @@ class SoftReasoner:
     def close(self) -> None:
         """Free the model's memory; unfinished calls in other threads get an error."""
         self._worker.close()
+        self._store.close()
 
     def __enter__(self) -> SoftReasoner:
         return self
@@ -320,6 +332,14 @@ class SoftReasoner:
         }
         solutions = [by_id[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
+
+
+def _cached(overrides: Sequence[str], cache: str | PathLike[str] | None) -> Sequence[str]:
+    """Return ``overrides`` with the one that the argument ``cache`` stands for."""
+    if cache is None:
+        return overrides
+    check_overrides(overrides)
+    return [*overrides, str(Override.of("cache", fspath(cache)))]
 
 
 def _ended(update: Update, on_round: OnRound | None) -> bool:

@@ -213,6 +213,7 @@ class Completion:
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
         top_logprobs: An entry for each token, or a single entry if the request generates none.
         hidden_state: (D,) float32 on the CPU, after the last layer and norm, as the LM head reads it.
+        replayed: Whether it came from a store of completions.
     """
 
     token_ids: tuple[int, ...]
@@ -225,6 +226,7 @@ class Completion:
     next_logits: Tensor | None = field(default=None, repr=False, compare=False)
     top_logprobs: tuple[TopLogprobs, ...] = field(default=(), repr=False, compare=False)
     hidden_state: Tensor | None = field(default=None, repr=False, compare=False)
+    replayed: bool = field(default=False, repr=False, compare=False)
 
     @property
     def generated_tokens(self) -> int:
@@ -327,6 +329,10 @@ class Usage:
 
     ``attended`` counts attended keys. A computed (not cached) position counts the keys that a causal model
     attends to, its own included. A recomputed position counts the prompt's keys.
+
+    A completion counts alike whether it was generated or came from a store of completions, so the other
+    counts are what a method costs. ``replayed_tokens`` are those generated tokens that came from a store,
+    which cost nothing now.
     """
 
     prompt_tokens: int = 0
@@ -335,13 +341,16 @@ class Usage:
     sequences: int = 0
     attended: int = 0
     recomputed_tokens: int = 0
+    replayed_tokens: int = 0
 
     @classmethod
-    def of(cls, prompt: int, cached: int = 0, generated: int = 0, recomputed: int = 0) -> Usage:
+    def of(
+        cls, prompt: int, cached: int = 0, generated: int = 0, recomputed: int = 0, *, replayed: bool = False
+    ) -> Usage:
         """Return the usage of one sequence."""
         end = prompt + generated
         attended = (end * (end + 1) - cached * (cached + 1)) // 2 + recomputed * prompt
-        return cls(prompt, cached, generated, 1, attended, recomputed)
+        return cls(prompt, cached, generated, 1, attended, recomputed, generated if replayed else 0)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))

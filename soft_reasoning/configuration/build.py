@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -38,10 +38,11 @@ def build_engine(config: DictConfig) -> Engine:
     """Load the model."""
     if config.model.adapter and "adapter" not in config.engine:
         raise UserError(f"this engine takes no adapters, got {config.engine._target_}; use engine=hf")
-    if "path" not in config.engine or (config.progress and sys.stderr.isatty()):
-        return built(config, "engine")
-    with _no_bars():
-        return built(config, "engine")
+    silent = "path" in config.engine and not (config.progress and sys.stderr.isatty())
+    with _no_bars() if silent else nullcontext():
+        engine: Engine = built(config, "engine")
+    engine.settings = plain(config.engine)
+    return engine
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, switch, whole
+from soft_reasoning.checks import choice, real, switch, whole
 from soft_reasoning.configuration.conf_dir import composed, known_keys
 from soft_reasoning.configuration.errors import one_line, unknown_key
 from soft_reasoning.configuration.implied import complete
@@ -52,6 +52,9 @@ def check(config: DictConfig) -> None:
     for key in ("max_new_tokens", "max_live"):
         whole(key, config[key], least=1)
     choice("budget", config.budget, BUDGETS)
+    if not isinstance(config.cache, str | None) or config.cache == "":
+        raise UserError(f"cache: expected run, none or a folder, got {config.cache!r}")
+    real("cache_gb", config.cache_gb, above=0.0)
     if (path := OmegaConf.select(config, "prompt.path")) is not None:
         overridden = {key: value for key, value in config.prompt.items() if value is not None}
         config.prompt = prompt_settings(path) | overridden

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.abilities import check_reads
+from soft_reasoning.engines.completions.replay import Replay
 from soft_reasoning.engines.output import Output, PreparedRequest, adjust_logits, choose, prepare
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
@@ -67,6 +68,8 @@ class Engine:
     def __init__(self) -> None:
         self.lock: RLock = RLock()
         self.queued: dict[int, Any] = {}
+        self.settings: Mapping[str, Any] = {}  # by which the engine was built
+        self.replay: Replay | None = None  # stored completions, which are not generated again
         self._tickets = itertools.count()
         self._outcomes: dict[int, Outcome] = {}  # of complete requests that were not returned yet
 
@@ -124,6 +127,8 @@ class Engine:
     def add(self, requests: Sequence[Request]) -> list[int]:
         """Queue ``requests`` and return their tickets. If any request is invalid, none is queued.
 
+        A stored completion is an outcome of the next step, without work.
+
         Raises:
             UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
             ValueError: For ids, soft tokens, positions or limits that no model can take.
@@ -133,7 +138,10 @@ class Engine:
         prepared = [self.check(request) for request in requests]
         with self.lock:
             tickets = [next(self._tickets) for _ in prepared]
-            self.begin({t: self.row(t, request) for t, request in zip(tickets, prepared, strict=True)})
+            waiting = dict(zip(tickets, prepared, strict=True))
+            stored = {} if self.replay is None else self.replay.begin(waiting)
+            self._outcomes.update(stored)
+            self.begin({t: self.row(t, request) for t, request in waiting.items() if t not in stored})
         return tickets
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
@@ -197,6 +205,8 @@ class Engine:
         """Forget those requests of ``tickets`` that are in work."""
         for ticket in tickets:
             self.queued.pop(ticket, None)
+        if self.replay is not None:
+            self.replay.forget(tickets)
 
     def extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
         """Choose every row's next token from ``logits`` (R, V); return outcomes of rows that end.
@@ -259,6 +269,8 @@ class Engine:
         for ticket in outcomes:
             del self.queued[ticket]
         self._outcomes.update(outcomes)
+        if self.replay is not None:
+            self.replay.end(outcomes)
 
 
 def not_finite(dtype: torch.dtype) -> str:

@@ -179,6 +179,8 @@ def _tokens(metrics: Metrics) -> Table:
         name: lambda row, name=name: count(row[name])
         for name in ("prompt", "cached", "generated", "sequences")
     }
+    if metrics["tokens"]["total"].get("replayed"):
+        columns["from the store"] = lambda row: count(row["replayed"])
     columns["generated a problem"] = lambda row: number(row["generated"] / problems)
     return Table.of("tokens", metrics["tokens"].items(), columns, "Tokens")
 

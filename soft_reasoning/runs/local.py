@@ -17,6 +17,7 @@ from soft_reasoning.configuration.build import (
     plain,
 )
 from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.runs.manifest import describe_engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.job import Clock
@@ -37,8 +38,12 @@ class Local:
             "independent": bool(getattr(method, "independent", False)),
         }
 
-    def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
-        return drive(problems, self.method, self.context, max_live=self.max_live, clock=clock)
+    def solve(
+        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+    ) -> Iterator[tuple[Problem, Result]]:
+        """As ``Solver.solve``."""
+        with replaying(completions, self.context.engines):
+            yield from drive(problems, self.method, self.context, max_live=self.max_live, clock=clock)
 
     def peaks(self) -> Mapping[str, int]:
         return dict(self.context.engine.peak_bytes)

@@ -16,24 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.configuration.overrides import Override
+from soft_reasoning.engines.completions.key import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 
-RESOURCES = (
-    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens",
-    "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
-    "engine.device_map", "model.device_map", "engine.threads",
-)  # fmt: skip
-"""Resources of an engine, which may change when a run resumes, for example after memory ran out.
-
-In low precision they change the last bits of sums, as other requests of a batch do. ``engine.device`` is not
-in the list, because with ``dtype=auto`` it determines the precision."""
+RESOURCES = (*(f"engine.{name}" for name in ENGINE_RESOURCES), "model.device_map")
+"""Resources of an engine, which may change when a run resumes, for example after memory ran out."""
 
 LIMIT = "dataset.limit"
 
 IGNORED = (
-    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference",
-    "launcher", "logging", "ray", "hydra", "prompt.answer_type",
+    "fresh", "progress", "cache", "cache_gb", "limit", LIMIT, "max_live", "methods", "budget", "label",
+    "reference", "launcher", "logging", "ray", "hydra", "prompt.answer_type",
     "calibration.portfolio", "calibration.reference", *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result.

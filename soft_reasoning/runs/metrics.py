@@ -84,7 +84,11 @@ def measure(
 def _costs(
     rows: Sequence[Graded], costs: Mapping[str, Any], rate: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """Tokens and operations by role, seconds and memory."""
+    """Tokens and operations by role, seconds and memory.
+
+    ``replayed`` are those of the ``generated`` tokens that came from a store of completions. Tokens and
+    operations are what the method costs without a store; seconds are what the run took with it.
+    """
     usage: dict[str, Usage] = {}
     for role in sorted({role for row in rows for role in row.usage}):
         usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
@@ -99,6 +103,7 @@ def _costs(
                 "cached": counts.cached_tokens,
                 "generated": counts.generated_tokens,
                 "sequences": counts.sequences,
+                "replayed": counts.replayed_tokens,
             }
             for role, counts in usage.items()
         },

@@ -26,13 +26,14 @@ class Progress:
         self.total = total
         self.done: int = 0
         self.tokens: int = 0
+        self._replayed = 0  # of these tokens
         self._read = self._graded = self._correct = self._covered = 0
         self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
         self._bar: Any = None
         self._begin()
 
     def _begin(self) -> None:
-        self._before = self.done, self.tokens
+        self._before = self.done, self.tokens - self._replayed
         self._start = self._last_line = perf_counter()
 
     def __enter__(self) -> Progress:
@@ -57,6 +58,7 @@ class Progress:
         self.done += 1
         self._read += row.problem["parsed"]
         self.tokens += sum(usage.generated_tokens for usage in row.usage.values())
+        self._replayed += sum(usage.replayed_tokens for usage in row.usage.values())
         if row.problem["correct"] is not None:
             self._graded += 1
             self._correct += row.problem["correct"]
@@ -91,7 +93,7 @@ class Progress:
         elapsed, (done, tokens) = perf_counter() - self._start, self._before
         shares = {name: value for name, value in self.figures().items() if name in ("accuracy", "coverage")}
         parts = [f"{name} {100 * value:.1f} %" for name, value in shares.items()]
-        parts.append(f"{(self.tokens - tokens) / max(elapsed, 1e-9):,.0f} tokens/s")
+        parts.append(f"{(self.tokens - self._replayed - tokens) / max(elapsed, 1e-9):,.0f} tokens/s")
         if self.done > done:
             parts.append(f"{duration(elapsed / (self.done - done) * (self.total - self.done))} left")
         return "  ".join(parts)

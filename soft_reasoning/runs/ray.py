@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -22,6 +22,7 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import check_problems, plain
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.engines.abilities import check_abilities
+from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.scheduler import Scheduler
@@ -43,6 +44,8 @@ class Worker:
     def __init__(self) -> None:
         self._launcher = LocalLauncher()
         self._config: Mapping[str, Any] | None = None
+        self._completions: StoreFile | None = None
+        self._replaying = ExitStack()
 
     async def begin(
         self, config: Mapping[str, Any], exemplars: Sequence[Any], problems: Sequence[Problem] = ()
@@ -53,6 +56,8 @@ class Worker:
             UserError: If a prompt is too long, or the method's ``search.prior`` was fitted on a problem.
         """
         if config != self._config:
+            self._replaying.close()
+            self._completions = None
             self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
             check_abilities(self._local.method, self._local.context.engine)
             self._scheduler, self._config = Scheduler(self._local.context.engine), config
@@ -60,10 +65,18 @@ class Worker:
         return self._local.about
 
     async def solve(
-        self, config: Mapping[str, Any], exemplars: Sequence[Any], problem: Problem
+        self,
+        config: Mapping[str, Any],
+        exemplars: Sequence[Any],
+        problem: Problem,
+        completions: StoreFile | None = None,
     ) -> tuple[Problem, Result]:
-        """Return the problem and its result."""
+        """Return the problem and its result; the engine has the store of ``completions``."""
         await self.begin(config, exemplars)
+        if completions != self._completions:
+            self._replaying.close()
+            self._replaying.enter_context(replaying(completions, self._local.context.engines))
+            self._completions = completions
         job = Job[Any](problem, self._local.method, self._local.context)
         self._scheduler.add(job)
         while not job.done():  # each call of ``solve`` advances all jobs in its turn
@@ -151,13 +164,17 @@ class RaySolver:
     def peaks(self) -> dict[str, int]:
         return {}
 
-    def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
+    def solve(
+        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+    ) -> Iterator[tuple[Problem, Result]]:
+        """As ``Solver.solve``; in the run's folder, only workers on its machine have the store."""
         from ray.util import ActorPool
 
         pool: Any = ActorPool(self._workers * self._live)  # a worker has ``max_live`` problems at a time
         with self._errors():
             yield from pool.map_unordered(
-                lambda worker, problem: worker.solve.remote(*self._run, problem), list(problems)
+                lambda worker, problem: worker.solve.remote(*self._run, problem, completions),
+                list(problems),
             )
 
     @contextmanager

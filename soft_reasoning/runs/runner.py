@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.overrides import Override
+from soft_reasoning.engines.completions.replay import StoreFile
 from soft_reasoning.runs.files import GRADES, MANIFEST, RESULTS, read_json, read_records, write_json
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.progress import Progress
@@ -31,8 +32,13 @@ class Solver(Protocol):
     about: Mapping[str, Any]
     grader: AnswerGrader
 
-    def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
-        """Yield each problem once with its result, in order of completion, as ``scheduler.drive`` does."""
+    def solve(
+        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+    ) -> Iterator[tuple[Problem, Result]]:
+        """Yield each problem once with its result, in order of completion, as ``scheduler.drive`` does.
+
+        Engines take ``completions`` from a store and add theirs to it.
+        """
         ...
 
     def peaks(self) -> Mapping[str, int]:
@@ -78,7 +84,8 @@ def run(
 ) -> Summary:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
-    Every finished problem is stored before it counts, so an interrupted run does not lose it.
+    Every finished problem is stored before it counts, so an interrupted run does not lose it. Completions of
+    unfinished problems are in the store that ``config`` names as ``cache``.
 
     Args:
         problems: The problems, with distinct ids.
@@ -113,9 +120,12 @@ def run(
             display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
         done = {row.problem["doc_id"] for row in rows}
         todo = [problem for problem in problems if problem.id not in done]
+        completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), store.folder)
+        if todo and completions is not None and completions.path.exists():
+            display.say(f"completions that are stored in {completions.path} are not generated again")
         try:
             with display:
-                for row in _solve(todo, solver, store):
+                for row in _solve(todo, solver, store, completions) if todo else ():
                     rows.append(row)
                     display.count(row)
                     display.show()
@@ -134,10 +144,12 @@ def run(
     return Summary(store.folder, metrics)
 
 
-def _solve(problems: Iterable[Problem], solver: Solver, store: Store) -> Iterator[Graded]:
+def _solve(
+    problems: Iterable[Problem], solver: Solver, store: Store, completions: StoreFile | None
+) -> Iterator[Graded]:
     """Solve ``problems`` and yield each graded problem when its record is on the disk."""
     clock, last = Clock(), perf_counter()
-    for problem, result in solver.solve(problems, clock):
+    for problem, result in solver.solve(problems, clock, completions):
         record = to_record(problem, result, solver.grader)
         with clock.measure("store"):
             store.append(record)

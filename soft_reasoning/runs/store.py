@@ -17,6 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.overrides import Override
+from soft_reasoning.engines.completions.replay import FILE as COMPLETIONS
 from soft_reasoning.runs.files import (
     COSTS,
     GRADES,
@@ -43,8 +44,8 @@ except ImportError:  # Windows has no flock; there the folder is not locked
     fcntl = None  # type: ignore[assignment]
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
-DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf")
-"""Files that are computed from the others, and removed when a run starts over."""
+DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf", f"{COMPLETIONS}*")
+"""Files that are removed when a run starts over: those computed from the others, and the completions."""
 
 
 class Store:

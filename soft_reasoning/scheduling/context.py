@@ -52,6 +52,11 @@ class Context:
     limits: Limits = Limits()
     judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
 
+    @property
+    def engines(self) -> list[Engine]:
+        """The run's engine and those of the judges."""
+        return [self.engine, *(judge.engine for judge in self.judges.values())]
+
     def stream(self, *stage: object) -> int:
         """Return the seed of one stage, such as ``stream(problem.id, "sample", 3)``."""
         return seed_for(self.seed, *stage)

@@ -124,7 +124,7 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
 def _count_usage(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
     for request, c in zip(job.effect.requests, completions, strict=True):
         counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens, c.recomputed_tokens
-        job.count(request.role, Usage.of(*counts))
+        job.count(request.role, Usage.of(*counts, replayed=c.replayed))
     return completions
 
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from experiments import verifier_accuracy as script
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.search.stopping import Stopping
 
@@ -50,7 +51,7 @@ def test_a_blind_verifier_is_the_same_every_time(folder):
     assert first == again
 
 
-def test_on_the_fake_engine(tmp_path, capsys):
+def test_on_the_fake_engine(tmp_path, monkeypatch):
     words = ["engine=fake", "limit=3", "max_new_tokens=30", "method=verified_sampling"]
     script.record(tmp_path, words)
     script.judge(tmp_path, ["single_judge", "multi_generate"], words, 2)
@@ -58,4 +59,14 @@ def test_on_the_fake_engine(tmp_path, capsys):
     script.judge(tmp_path, ["single_judge"], words, 2)
     assert (tmp_path / "single_judge.jsonl").read_text() == again and len(again.splitlines()) == 3
     text = re.sub(" +", " ", script.tables([tmp_path]))
+    drawn = (tmp_path / "candidates.jsonl").read_text()
+    for file in (
+        "candidates",
+        "multi_generate",
+    ):  # as if they had been interrupted: nothing is generated again
+        (tmp_path / f"{file}.jsonl").unlink()
+    monkeypatch.delattr(FakeEngine, "advance")
+    script.record(tmp_path, words)
+    script.judge(tmp_path, ["multi_generate", "single_judge, sequence_prob"], words, 2)
+    assert (tmp_path / "candidates.jsonl").read_text() == drawn
     assert "| always yes | 3 | 100.0 | 100.0 |" in text and "| group_confidence |" in text

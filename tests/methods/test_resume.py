@@ -18,11 +18,12 @@ UNFAKED = ("slot", "latentseek")
 
 
 def records(folder):
-    """The records by problem, without what depends on the company that a problem had: reused tokens."""
+    """The records by problem, without what depends on the company that a problem had and on what was stored
+    before: reused and replayed tokens."""
     lines = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
     for record in lines:
         for used in record["usage"].values():
-            used.pop("cached_tokens")
+            del used["cached_tokens"], used["replayed_tokens"]
     return {record["doc_id"]: record for record in lines}
 
 
@@ -41,6 +42,8 @@ def test_cut_off_anywhere_and_continued(method, tmp_path):
             broken = tmp_path / f"cut-{cut}"
             shutil.copytree(whole, broken)
             (broken / "results.json").unlink()
+            if cut in (size // 3, size - 1):
+                (broken / "completions.sqlite").unlink()
             with (broken / "samples.jsonl").open("r+b") as file:
                 file.truncate(cut)
             run_one(config, broken, launcher)

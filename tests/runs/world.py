@@ -37,6 +37,13 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
+def without_replays(record):
+    """The record without its counts of replayed tokens."""
+    for used in record["usage"].values():
+        del used["replayed_tokens"]
+    return record
+
+
 def summarise(rows, *, seconds=None, peaks=None, **more):
     """The metrics of ``rows``."""
     return measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)

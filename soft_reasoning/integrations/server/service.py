@@ -71,7 +71,7 @@ class Service:
             self.in_work -= 1
             self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
         for solution in solutions:
-            for kind in ("prompt", "cached", "generated"):
+            for kind in ("prompt", "cached", "generated", "replayed"):
                 count = getattr(solution.total, f"{kind}_tokens")
                 self.counts[f'soft_reasoning_tokens_total{{kind="{kind}"}}'] += count
         return solutions
