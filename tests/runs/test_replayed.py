@@ -64,9 +64,11 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "at", [("step", 3), ("step", 60), ("computed", 65), ("writing", 2), ("writing", 12), ("stored", 9)]
-)
+PLACES = [("step", 60), ("writing", 12), ("computed", 65)]
+MORE = [pytest.param(at, marks=pytest.mark.slow) for at in (("step", 3), ("writing", 2), ("stored", 9))]
+
+
+@pytest.mark.parametrize("at", [*PLACES, *MORE])
 def test_killed_anywhere_and_continued_generates_no_stored_completion_again(whole, tmp_path, generated, at):
     died = process(tmp_path, at=at)
     assert died.communicate()[1] is not None and died.returncode == -signal.SIGKILL
