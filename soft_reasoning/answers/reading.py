@@ -112,7 +112,7 @@ def _read_statement(plain: str, start: int, end: int, answer_type: str, question
 
 
 def _read_end(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:
-    """Read the last sentence that holds an answer."""
+    """Read the last sentence that holds an answer; None where the text breaks off after it."""
     if UNFINISHED.search(plain, max(start, end - 40), end) or answer_type == "text":
         return None
     if answer_type == "latex":
@@ -120,4 +120,6 @@ def _read_end(plain: str, start: int, end: int, answer_type: str, question: str)
     for begin, stop in reversed(sentences(plain, max(start, end - WINDOW), end)):
         if reading := READERS[answer_type](plain[begin:stop], question):
             return reading.shifted(begin)
+        if stop == end and plain[begin:stop].rstrip()[-1:].isalpha():
+            return None
     return None

@@ -55,7 +55,7 @@ UNREAD = {
         "Answer: 2x", "\\boxed{2\\sqrt{3}}", "\\boxed{\\sqrt{3}}", "Answer: 3 * 4", "Answer: 2^5",
         "Answer: 6:30",  # parts
         "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "#### 1. First step", "It is 5 / 2 = $",
-        "She has 5, so the total is", "It is 12: \\boxed",
+        "She has 5, so the total is", "She has 5. So she must have", "It is 12: \\boxed",
         "Das sind 1.200 Euro und mehr.", "答案是5",
         "Answer: not 5", "Answer: 5 or more", "Answer: half of 10",
         "I cannot determine it from 5 eggs.",
