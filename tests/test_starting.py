@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from soft_reasoning.answers.latex import SAME, Worker
+from soft_reasoning.answers.latex import VERIFIED, Worker
 from soft_reasoning.commands.launch import SIGNALS, one_line_errors
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -33,8 +33,8 @@ def test_each_of_them_is_one_line_and_its_code(capsys, name):
 
 def test_the_grader_s_worker_leaves_ctrl_c_to_its_parent():
     worker = Worker()
-    assert worker.ask(SAME, "1/2", "0.5")
+    assert worker.ask(VERIFIED, "$1/2$", "$0.5$")
     [process] = worker.pool._processes
     os.kill(process, signal.SIGINT)
-    assert worker.ask(SAME, "2/4", "0.5") and [*worker.pool._processes] == [process]
+    assert worker.ask(VERIFIED, "$2/4$", "$0.5$") and [*worker.pool._processes] == [process]
     worker.close()

@@ -29,9 +29,6 @@ class LmEvalGrader(AnswerGrader):
 
     Args:
         filter: ``strict-match`` takes the number after the first ``#### ``, ``flexible-extract`` the last.
-
-    Raises:
-        UserError: for another filter, and where another type of answer than a number is read.
     """
 
     filter: str
@@ -45,7 +42,6 @@ class LmEvalGrader(AnswerGrader):
         return NAMES[self.filter]
 
     def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
-        """Return what the filter takes from the text; None where the harness says ``[invalid]``."""
         place = self.locate(text, answer_type)
         return None if place is None else text[slice(*place)]
 
@@ -72,10 +68,7 @@ def normalised(text: str) -> str:
 class MathVerifyGrader(AnswerGrader):
     """Grades as ``math_verify.verify(parse(gold), parse(text))`` does, with the library's defaults.
 
-    An answer is a text with the same parse as the model's text.
-
-    Raises:
-        UserError: where another type of answer than a number or formula is read.
+    An answer is a text with the same parse as the model's text. Two are equal if either verifies the other.
     """
 
     types = ("number", "latex")
@@ -85,7 +78,6 @@ class MathVerifyGrader(AnswerGrader):
         return "math_verify"
 
     def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
-        """Return what ``math_verify.parse`` finds in ``text``; None if it finds nothing in time."""
         self.check(answer_type)
         return latex.ask(latex.PARSED, text)
 
@@ -96,13 +88,11 @@ class MathVerifyGrader(AnswerGrader):
         return None if start < 0 else (start, start + len(answer))
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
-        """Whether either verifies the other, since Math-Verify is not symmetric."""
         if a is None or b is None:
             return False
         return a == b or bool(latex.ask(latex.VERIFIED, a, b) or latex.ask(latex.VERIFIED, b, a))
 
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
-        """Whether Math-Verify accepts ``answer`` for the gold answer; None without a gold answer."""
         if problem.gold is None or answer is None:
             return None if problem.gold is None else False
         return bool(latex.ask(latex.VERIFIED, f"${problem.gold}$", answer))

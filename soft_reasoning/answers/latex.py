@@ -10,7 +10,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -55,7 +54,8 @@ def equal(a: str, b: str) -> bool:
     units, bases = ([pattern.findall(formula) for formula in (a, b)] for pattern in (_UNIT, _BASE))
     if all(units) and sorted(units[0]) != sorted(units[1]) or bases[0] != bases[1]:
         return False
-    return bool(ask(SAME, *sorted((a, b))))
+    first, second = (f"\\boxed{{{formula}}}" for formula in sorted((a, b)))
+    return bool(ask(VERIFIED, first, second) or ask(VERIFIED, second, first))
 
 
 def _local() -> tuple[Callable[..., Any], ...]:
@@ -70,12 +70,6 @@ def _local() -> tuple[Callable[..., Any], ...]:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         logging.disable()  # Math-Verify warns that it keeps no timeouts
         import math_verify  # noqa: F401
-
-    def same(a: str, b: str) -> bool:
-        """Whether two formulas mean the same."""
-        return verified(f"\\boxed{{{a}}}", f"\\boxed{{{b}}}") or verified(
-            f"\\boxed{{{b}}}", f"\\boxed{{{a}}}"
-        )
 
     def verified(gold: str, answer: str) -> bool:
         """Whether Math-Verify accepts an answer."""
@@ -94,10 +88,10 @@ def _local() -> tuple[Callable[..., Any], ...]:
         forms = (last, f"${last}$", f"{last}%", f"${last}\\%$", f"${parses[0]}$")
         return next((form for form in forms if parse(form, parsing_timeout=0)[:1] == parses[:1]), last)
 
-    return start, same, verified, parsed
+    return start, verified, parsed
 
 
-START, SAME, VERIFIED, PARSED = _local()
+START, VERIFIED, PARSED = _local()
 
 
 class Worker:
@@ -122,7 +116,7 @@ class Worker:
                     self.pool = ProcessPoolExecutor(1, initializer=START, initargs=(self.memory,))
                     self.pool.submit(int).result(self.start_seconds)
                 return self.pool.submit(function, *texts).result(self.seconds)
-            except (TimeoutError, BrokenExecutor, MemoryError, RecursionError) as error:
+            except Exception as error:  # of Math-Verify, or the end of its process
                 reason = "too slow" if isinstance(error, TimeoutError) else type(error).__name__
                 log.warning("Math-Verify: %s: %s", " and ".join(f"{text!r:.80}" for text in texts), reason)
                 self.close()

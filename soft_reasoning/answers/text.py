@@ -82,17 +82,12 @@ def same_json(a: str, b: str, absolute: float, relative: float) -> bool:
             return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
         if isinstance(a, list) and isinstance(b, list):
             return len(a) == len(b) and all(map(same, a, b))
-        if (
-            not isinstance(a, bool)
-            and not isinstance(b, bool)
-            and isinstance(a, int | float)
-            and isinstance(b, int | float)
-        ):
+        if isinstance(a, float) and isinstance(b, float):
             return a == b or math.isclose(a, b, rel_tol=relative, abs_tol=absolute)
         return type(a) is type(b) and a == b
 
     try:
-        return same(json.loads(a), json.loads(b))
+        return same(json.loads(a, parse_int=float), json.loads(b, parse_int=float))
     except (ValueError, RecursionError, OverflowError):  # no JSON, or numbers beyond floats
         return a.split() == b.split()
 

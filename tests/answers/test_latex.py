@@ -8,8 +8,7 @@ import time
 import pytest
 
 from soft_reasoning.answers import equal
-from soft_reasoning.answers.latex import SAME as FUNCTION
-from soft_reasoning.answers.latex import Worker
+from soft_reasoning.answers.latex import VERIFIED, Worker
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def test_a_text_that_ends_the_process_has_no_answer(worker, caplog, function, te
 def test_memory_is_bounded(caplog):
     small = Worker(seconds=30, memory=2**30)
     with caplog.at_level(logging.WARNING):
-        assert small.ask(FUNCTION, "10^{10^{10}}", "x") in (None, False)
+        assert small.ask(VERIFIED, "$10^{10^{10}}$", "$x$") in (None, False)
         assert small.ask(lambda text: len(bytes(2**31)), "a") is None
     assert "MemoryError" in caplog.text
     small.close()
