@@ -35,7 +35,7 @@ NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
     **{f"method={name}": ["prompt=math"] for name in ("program", "program_consistency", "mixed_consistency")},
-    "verifier=program": ["prompt=math"],  # the bundled model's prompt has no wording for programs
+    **{f"verifier={name}": ["prompt=math"] for name in ("program", "ensemble")},  # demo has no such wording
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 UNFAKED = {"features=hidden_state", "method=slot", "method=latentseek"}

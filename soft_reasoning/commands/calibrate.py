@@ -2,7 +2,8 @@
 
 It tries the same points on all questions, and other embeddings, values of sigma and sampling temperatures.
 It writes ``portfolio.json`` (for ``search.prior=FILE``) and ``calibration.md``. The tries are
-stored in ``tries/``, so that the same command continues.
+stored in ``tries/``, so that the same command continues. With ``verifier=ensemble`` it fits the ensemble's
+weights instead (``commands/calibrate_judges.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.commands.calibrate_judges import calibrate_judges
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.build import (
     build_context,
@@ -36,6 +38,7 @@ from soft_reasoning.configuration.parts import built
 from soft_reasoning.methods.base import read_candidate, solution_request
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, choose, report
+from soft_reasoning.rewards.ensemble import Ensemble
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
@@ -99,6 +102,8 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
 def calibrate(config: DictConfig, folder: Path) -> None:
     """Calibrate, and write the results into ``folder``."""
     method, settings = build_method(config), config.calibration
+    if isinstance(ensemble := getattr(method, "verifier", None), Ensemble):
+        return calibrate_judges(config, method, ensemble, folder)
     if not isinstance(method, SoftReasoning):
         raise UserError(
             f"calibrate: expected a method that searches, got method={config.method.name}; leave method= out"

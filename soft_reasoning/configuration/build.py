@@ -22,16 +22,22 @@ from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
+from soft_reasoning.rewards.ensemble import PARTS, Ensemble, FittedWeights
 from soft_reasoning.rewards.presentation import Unseen
-from soft_reasoning.rewards.programs import Programs
+from soft_reasoning.rewards.programs import TASK, Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.search.prior import Prior
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import Problem, Prompt, UserError
 
-SECOND_MODELS = ("verifier.model", "method.model", "method.programs.model")
+SECOND_MODELS = (
+    *("verifier.model", "verifier.programs.model", "verifier.verdict.model"),
+    *("method.model", "method.programs.model"),
+)
 """Keys that may name another model than the run's."""
+PROBE = Problem("prompt", "1 2 3", None)
+"""A question by which a run's prompts are recognised."""
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -119,6 +125,12 @@ def find_prior(method: Method) -> Prior | None:
     return getattr(getattr(method, "optimiser", None), "prior", None)
 
 
+def find_fitted(method: Method) -> FittedWeights | None:
+    """Return the fitted weights of the method's verifier, if it has any."""
+    fitted = getattr(getattr(method, "verifier", None), "fitted", None)
+    return fitted if isinstance(fitted, FittedWeights) else None
+
+
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     """Refuse a prompt without wording for the method's parts, and a prior made for another model.
 
@@ -126,13 +138,16 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
         UserError: In one line that names the difference.
     """
     verifier = getattr(method, "verifier", None)
-    if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
-        context.prompts.review_wording(verifier.name)
-    for part in (method, verifier, getattr(method, "programs", None)):
+    judges = verifier.judges if isinstance(verifier, Ensemble) else [verifier]
+    for part in (method, getattr(method, "programs", None), *judges):
         if isinstance(part, Programs):
             part.check_prompts(part.judge(context).prompts)
+        elif isinstance(part, ModelVerifier) and not isinstance(part.presentation, Unseen):
+            context.prompts.review_wording(part.name)
     if prior := find_prior(method):
         prior.check_made_for(space_settings(config, context))
+    if fitted := find_fitted(method):
+        fitted.check_made_for(judge_settings(config, context))
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
@@ -156,8 +171,9 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
                 f"problem {problem.name}: the prompt has {length} tokens and the model takes {room} with "
                 f"its answer; use {fewer} or a model with a longer context"
             )
-    if prior := find_prior(method):
-        prior.check_unseen([problem.question for problem in problems])
+    for made in (find_prior(method), find_fitted(method)):
+        if made:
+            made.check_unseen([problem.question for problem in problems])
 
 
 def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
@@ -166,19 +182,46 @@ def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
     These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
     identified by a hash of its token ids for a fixed question.
     """
-    model, embedding = config.model, plain(config.embedding)
+    embedding = plain(config.embedding)
     if "seed" in embedding and embedding["seed"] is None:
         embedding["seed"] = context.seed
-    name = str(config.engine._target_)
-    if "path" in config.engine:
-        name = weights_fingerprint(resolve(model.path), model.revision)
-        if model.adapter:
-            name += f"+{weights_fingerprint(model.adapter, None)}"
-    prompt = context.prompts.solve(Problem("prompt", "1 2 3", None))
     return {
-        "model": name,
-        "prompt": hashlib.sha256(json.dumps(prompt.ids).encode()).hexdigest()[:12],
+        "model": _model_name(config),
+        "prompt": _hashed([context.prompts.solve(PROBE)]),
         **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
         "method.placement": config.method.placement,
         "method.scope": config.method.scope,
     }
+
+
+def judge_settings(config: DictConfig, context: Context) -> dict[str, Any]:
+    """Return the settings that give an ensemble's weights their meaning: plain values by name.
+
+    These are the model's weights, the prompts of solutions, programs and verdicts, and the verifier's
+    options.
+    """
+    prompts, left_out = context.prompts, ("fitted", *(f"{part}_weight" for part in PARTS))
+    settings = {key: value for key, value in plain(config.verifier).items() if key not in left_out}
+    verdict = config.verifier.verdict.get("name")
+    asked = [prompts.solve(PROBE)]
+    asked += [prompts.task(TASK, PROBE)] if TASK in prompts.wording.tasks else []
+    asked += [prompts.review(verdict, PROBE, ["1"])] if verdict in prompts.wording.reviews else []
+    return {
+        "model": _model_name(config),
+        "prompt": _hashed(asked),
+        **{f"verifier.{key.strip('_')}": value for key, value in sorted(settings.items())},
+    }
+
+
+def _model_name(config: DictConfig) -> str:
+    model, name = config.model, str(config.engine._target_)
+    if "path" in config.engine:
+        name = weights_fingerprint(resolve(model.path), model.revision)
+        if model.adapter:
+            name += f"+{weights_fingerprint(model.adapter, None)}"
+    return name
+
+
+def _hashed(prompts: Sequence[Prompt]) -> str:
+    ids = [prompt.ids for prompt in prompts]
+    return hashlib.sha256(json.dumps(ids[0] if len(ids) == 1 else ids).encode()).hexdigest()[:12]

@@ -12,7 +12,7 @@ solution, a named choice); ``conf/verifier/`` names the combinations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -53,6 +53,8 @@ class Verdict:
         weights: Weight in [0, 1] of each answer.
         agreement: The scores before confidence; by default the scores.
         prompts: The text of each prompt, one per text.
+        parts: What each part of an ensemble says of each candidate.
+        judged: The candidates' answers, which an ensemble compares with those of later rounds.
     """
 
     scores: tuple[float | None, ...]
@@ -61,6 +63,8 @@ class Verdict:
     weights: tuple[float, ...] = ()
     agreement: tuple[float | None, ...] = ()
     prompts: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    judged: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.agreement:
@@ -70,7 +74,10 @@ class Verdict:
 class Verifier(Protocol):
     """Scores the candidates of a round."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+        ...
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]

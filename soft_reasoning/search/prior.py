@@ -62,13 +62,7 @@ class Prior:
         Raises:
             UserError: For a difference; the message names the first.
         """
-        for key in sorted(self.made_for.keys() | run.keys()):
-            value, run_value = self.made_for.get(key), run.get(key)
-            if value != run_value:
-                raise UserError(
-                    f"search.prior: expected a prior for the run's {key}, {run_value}, got a prior for "
-                    f"{value}; calibrate again, or change it back"
-                )
+        check_made_for("search.prior", "a prior", self.made_for, run)
 
     def check_unseen(self, questions: Sequence[str]) -> None:
         """Refuse ``questions`` that include a question of the calibration.
@@ -76,13 +70,37 @@ class Prior:
         Raises:
             UserError: If there is such a question.
         """
-        names = {fingerprint: name for name, fingerprint in self.questions.items()}
-        seen = [names[mark] for mark in map(question_fingerprint, questions) if mark in names]
-        if seen:
+        check_unseen("search.prior", self.questions, questions)
+
+
+def check_made_for(option: str, what: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Refuse a ``run`` with other values than those in ``made_for``, for which ``option`` was made.
+
+    Raises:
+        UserError: For a difference; the message names the first.
+    """
+    for key in sorted(made_for.keys() | run.keys()):
+        value, run_value = made_for.get(key), run.get(key)
+        if value != run_value:
             raise UserError(
-                f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
-                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
+                f"{option}: expected {what} for the run's {key}, {run_value}, got {what} for {value}; "
+                "calibrate again, or change it back"
             )
+
+
+def check_unseen(option: str, known: Mapping[str, str], questions: Sequence[str]) -> None:
+    """Refuse ``questions`` of which some have a fingerprint in ``known``, on which ``option`` was made.
+
+    Raises:
+        UserError: If there is such a question.
+    """
+    names = {fingerprint: name for name, fingerprint in known.items()}
+    seen = [names[mark] for mark in map(question_fingerprint, questions) if mark in names]
+    if seen:
+        raise UserError(
+            f"{option}: expected problems other than those it was made on, got {len(seen)} of those, such as "
+            f"{seen[0]}; choose others with dataset.offset or dataset.split"
+        )
 
 
 def load_prior(prior: Prior | str | PathLike[str] | None) -> Prior | None:

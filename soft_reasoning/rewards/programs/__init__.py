@@ -2,6 +2,6 @@
 
 from soft_reasoning.rewards.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.rewards.programs.verifier import ProgramVerifier
-from soft_reasoning.rewards.programs.writing import Program, Programs
+from soft_reasoning.rewards.programs.writing import TASK, Program, Programs
 
-__all__ = ["Outcome", "Program", "ProgramVerifier", "Programs", "Sandbox"]
+__all__ = ["TASK", "Outcome", "Program", "ProgramVerifier", "Programs", "Sandbox"]

@@ -147,7 +147,7 @@ class Programs:
         shown = judge.engine.tokenizer.decode(list(prompt.ids))
         programs: list[Program] = []
         for completion, code, outcome in zip(completions, codes, self.sandbox.run(codes), strict=True):
-            answer, error = answer_of(outcome, kind, context.grader)
+            answer, error = answer_of(outcome, problem, context.grader)
             programs.append(Program(code, answer, error, shown, completion))
         return programs
 
@@ -158,13 +158,13 @@ def code_of(text: str) -> str:
     return (fenced[1] if fenced else text).rstrip()
 
 
-def answer_of(outcome: Outcome, answer_type: str, grader: AnswerGrader) -> tuple[str | None, str | None]:
+def answer_of(outcome: Outcome, problem: Problem, grader: AnswerGrader) -> tuple[str | None, str | None]:
     """Return the answer that a program's value gives, or None and why it gives none."""
     if outcome.error is not None:
         return None, outcome.error
-    text = as_text(outcome.value, answer_type)
-    answer = None if text is None else grader.extract(f"Answer: {text}", answer_type)
+    kind = problem.answer_type
+    text = as_text(outcome.value, kind)
+    answer = None if text is None else grader.extract(f"Answer: {text}", kind, problem.question)
     if answer is None:
-        kind = type(outcome.value).__name__
-        return None, f"expected an answer of type {answer_type}, got a value of type {kind}"
+        return None, f"expected an answer of type {kind}, got a value of type {type(outcome.value).__name__}"
     return answer, None

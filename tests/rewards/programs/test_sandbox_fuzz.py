@@ -28,7 +28,10 @@ def in_python(program: str):
 
 
 def same(a, b):
-    """Whether two values are equal and of the same types, NaN included."""
+    """Whether two values are of the same types and equal: NaN to NaN, floats but for their last bit.
+
+    ``round(x, 2)`` of a number of 18 digits may differ there.
+    """
     if type(a) is not type(b):
         return False
     if isinstance(a, list | tuple):
@@ -36,7 +39,7 @@ def same(a, b):
     if isinstance(a, dict):
         return list(map(repr, a)) == list(map(repr, b)) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, float):
-        return a == b or math.isnan(a) and math.isnan(b)
+        return math.isclose(a, b, rel_tol=4e-16) or math.isnan(a) and math.isnan(b)
     return a == b
 
 
