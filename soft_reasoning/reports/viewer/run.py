@@ -102,6 +102,8 @@ def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
     values = {name: column[index] for name, column in lists.items()
               if isinstance(column, list) and index < len(column)}  # fmt: skip
     facts = {title: values.get(name) for name, title in PER_CANDIDATE.items()}
+    if parts := (entry.get("verifier") or {}).get("parts"):  # an ensemble's
+        facts["parts"] = [[name, said[index]] for name, said in parts.items()]
     if "tokens" in values:
         facts["nearest"] = [row.get("nearest", []) for row in values["tokens"]]
         facts["weights"] = [row["weights"] for row in values["tokens"] if "weights" in row] or None

@@ -11,6 +11,11 @@ from soft_reasoning.answers import Grader, equal
 from soft_reasoning.rewards.programs.sandbox import Outcome
 from soft_reasoning.rewards.programs.values import KINDS, as_text
 from soft_reasoning.rewards.programs.writing import answer_of
+from soft_reasoning.types import Problem
+
+def question(kind):
+    return Problem("p", "Which? (A) one (B) two (C) three", None, kind)
+
 
 REFUSED = [
     *(None, math.nan, math.inf, -math.inf, 1j, 2 + 0j, 10**100, 10**5000, -(10**200), 1e300),
@@ -66,20 +71,20 @@ def test_the_grader_reads_the_number_that_a_program_gives():
         2e9,
     ]
     for value in numbers:
-        answer, error = answer_of(Outcome(value), "number", Grader())
+        answer, error = answer_of(Outcome(value), question("number"), Grader())
         assert error is None and equal(answer, f"{Decimal(str(value)):f}", "number"), value
 
 
 def test_the_grader_reads_verdicts_letters_and_words():
     grader = Grader()
-    assert answer_of(Outcome(True), "boolean", grader) == ("True", None)
-    assert answer_of(Outcome(2), "choice", grader) == ("C", None)
-    assert answer_of(Outcome("(b)"), "choice", grader) == ("B", None)
-    assert answer_of(Outcome("Tuesday"), "text", grader)[0].lower() == "tuesday"
-    assert answer_of(Outcome("18 apples"), "number", grader) == ("18", None)
+    assert answer_of(Outcome(True), question("boolean"), grader) == ("True", None)
+    assert answer_of(Outcome(2), question("choice"), grader) == ("C", None)
+    assert answer_of(Outcome("(b)"), question("choice"), grader) == ("B", None)
+    assert answer_of(Outcome("Tuesday"), question("text"), grader)[0].lower() == "tuesday"
+    assert answer_of(Outcome("18 apples"), question("number"), grader) == ("18", None)
 
 
 def test_a_value_that_is_no_answer_is_named():
     error = "expected an answer of type number, got a value of type list"
-    assert answer_of(Outcome([1]), "number", Grader()) == (None, error)
-    assert answer_of(Outcome(error="TypeError: no"), "number", Grader()) == (None, "TypeError: no")
+    assert answer_of(Outcome([1]), question("number"), Grader()) == (None, error)
+    assert answer_of(Outcome(error="TypeError: no"), question("number"), Grader()) == (None, "TypeError: no")
