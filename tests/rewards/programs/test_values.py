@@ -13,6 +13,7 @@ from soft_reasoning.rewards.programs.values import KINDS, as_text
 from soft_reasoning.rewards.programs.writing import answer_of
 from soft_reasoning.types import Problem
 
+
 def question(kind):
     return Problem("p", "Which? (A) one (B) two (C) three", None, kind)
 
