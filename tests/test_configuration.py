@@ -15,6 +15,7 @@ from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.conf_dir import conf_dir, run_name
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.implied import complete, full_names
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.configuration.parts import built
@@ -273,3 +274,9 @@ def test_a_file_is_a_data_set(tmp_path):
     file.write_text("question,answer\n1 + 2?,3\n")
     [problem] = build_dataset(compose_config([f"dataset={file}"])).problems()
     assert (problem.question, problem.gold) == ("1 + 2?", "3")
+
+
+def test_an_error_of_hydra_without_a_text_is_explained_by_its_cause():
+    error = ConfigCompositionException()
+    error.__cause__ = ValueError("token recognition error at: '~'\n    full_key: path")
+    assert one_line(error) == "token recognition error at: '~' full_key: path"

@@ -51,7 +51,7 @@ def one_line(error: BaseException) -> str | None:
         case OmegaConfBaseException():
             return f"{error.full_key}: {str(error).splitlines()[0]}"
         case HydraException():
-            return text
+            return text or " ".join(str(error.__cause__).split())
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
             return text
     return None
