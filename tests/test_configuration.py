@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
