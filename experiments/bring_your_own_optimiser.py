@@ -24,7 +24,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
-from soft_reasoning import SoftReasoner, SoftReasoningObjective
+from soft_reasoning import SoftReasoner
 from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import BayesianOptimiser, SearchState
@@ -100,7 +100,7 @@ with SoftReasoner.from_pretrained("demo") as reasoner:
     for name in args.optimisers:
         shares, spent = torch.zeros(3, dtype=torch.float64), 0.0
         for number, problem in enumerate(problems):
-            objective = SoftReasoningObjective(reasoner, problem.question, problem.gold)
+            objective = reasoner.objective(problem.question, problem.gold)
             torch.manual_seed(number)
             U = torch.randn(K, objective.dim, dtype=torch.float64)
             y = objective(U)

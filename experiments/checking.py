@@ -24,7 +24,7 @@ from soft_reasoning.configuration.build import build_context, build_dataset, bui
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports import tables
 from soft_reasoning.reports.tables import Table, percent
-from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.rewards.verifiers import Verifier, verify
 from soft_reasoning.runs import metrics
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result
@@ -60,7 +60,7 @@ class Reading:
 
     def solve(self, problem, context):
         candidates = self.earlier[problem.id].candidates[:SHOWN]
-        verdict = yield from self.verifier.verify(problem, candidates, context, ())
+        verdict = yield from verify(self.verifier, problem, candidates, context, ())
         answer = context.grader.vote(verdict.answers, problem.answer_type)
         pairs = zip(candidates, verdict.scores, strict=True)
         return Result(answer, tuple(replace(c, verified=score) for c, score in pairs))

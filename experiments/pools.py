@@ -29,18 +29,18 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.judged import Judged
-from soft_reasoning.rewards.verifiers import Oracle, Verdict
+from soft_reasoning.rewards.history import SearchHistory
+from soft_reasoning.rewards.verifiers import Oracle, Verdict, verify
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import SearchState
-from soft_reasoning.search.features import (
+from soft_reasoning.space.features import (
     Features,
     LookaheadFeatures,
     NextTokenFeatures,
     PointFeatures,
-    Pool,
     SoftTokenFeatures,
 )
+from soft_reasoning.space.pool import PointPool
 from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result, generator_for
 
 
@@ -68,16 +68,16 @@ class Record:
 
     def solve(self, problem, context):
         method = self.method
-        box = yield from method.open(problem, context)
+        space = yield from method.open(problem, context)
         stream = generator_for(context.seed, problem.id, "initial")
-        points = torch.randn(self.count, box.subspace.dim, dtype=torch.float64, generator=stream)
-        soft = box.subspace(points)
-        requests = [method._request(box, x, i, context) for i, x in enumerate(soft)]
+        points = torch.randn(self.count, space.dim, dtype=torch.float64, generator=stream)
+        soft = space.subspace(points)
+        requests = [space.request(x, i) for i, x in enumerate(soft)]
         look = {"max_new_tokens": 0, "stop": (), "sampling": GREEDY, "role": "look"}
         looks = yield Generate([replace(r, next_logits=True, hidden_state=True, **look) for r in requests])
-        candidates = yield from method.complete(box, points, context)
+        candidates = yield from space.complete(points)
         first = {c.text: c for c in reversed(candidates)}
-        verdict = yield from method.verifier.verify(problem, list(first.values()), context, ())
+        verdict = yield from verify(method.verifier, problem, list(first.values()), context, ())
         verdicts = dict(zip(first, zip(verdict.scores, verdict.agreement, strict=True), strict=True))
         judged = [
             replace(c, verified=s, agreement=a, reward=method.reward(s, c.coherence))
@@ -101,7 +101,7 @@ def record(folder: Path, problems: int, points: int, overrides: Sequence[str]) -
         print(number, problem.id, flush=True)
 
 
-def build_pool(recorded: Recorded, features: Features, greedy: bool, order: Tensor) -> Pool:
+def build_pool(recorded: Recorded, features: Features, greedy: bool, order: Tensor) -> PointPool:
     """The question's pool as the method builds it."""
     texts = [recorded.candidates[i].token_ids for i in order]
     looks = [recorded.looks[i] for i in order]
@@ -120,7 +120,7 @@ def build_pool(recorded: Recorded, features: Features, greedy: bool, order: Tens
     if isinstance(features, PointFeatures | SoftTokenFeatures):
         looks = []
     points = recorded.points[order]
-    return Pool.of(points, features.rows(points, recorded.soft[order], looks), behaviours, looks)
+    return PointPool.of(points, features.rows(points, recorded.soft[order], looks), behaviours, looks)
 
 
 def mean(values: Iterable[float]) -> float:
@@ -170,11 +170,11 @@ def replay(recorded: Recorded, method: SoftReasoning, replicate: int) -> dict[st
         rewards.append(rewards_of(candidates))
         scores, agreed = tuple(c.verified for c in candidates), tuple(c.agreement for c in candidates)
         verdicts.append(Verdict(scores, agreement=agreed))
-        votes = Judged(seen, verdicts, grader, recorded.answer_type).approval()
+        votes = SearchHistory(seen, verdicts, grader, recorded.answer_type).approval()
         if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
             break
     right = {c.answer: ok for c, ok in zip(recorded.candidates, recorded.right, strict=True)}
-    answer = method.final.choose(Judged(seen, verdicts, grader, recorded.answer_type))
+    answer = method.final.choose(SearchHistory(seen, verdicts, grader, recorded.answer_type))
     return {
         "accuracy": right.get(answer, False),
         "coverage": any(right[c.answer] for c in seen),

@@ -32,12 +32,12 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
-from soft_reasoning.methods.base import Rounds
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.rewards.rounds import Rounds
+from soft_reasoning.rewards.verifiers import Verdict, Verifier, verify
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Candidate, Generate, Problem, Result
@@ -127,7 +127,7 @@ class Judging:
         recorded = self.recorded[problem.id]
         for number in range(self.rounds):
             candidates = recorded[K * number : K * (number + 1)]
-            steps = self.verifier.verify(problem, candidates, context, tuple(verdicts))
+            steps = verify(self.verifier, problem, candidates, context, tuple(verdicts))
             verdict, tokens = yield from count_tokens(steps)
             verdicts.append(verdict)
             rows.append([verdict.scores, verdict.answers, verdict.weights, verdict.agreement, tokens])
@@ -256,12 +256,12 @@ class Row:
     def __init__(self, problem: Problem, rounds: Rounds, final: FinalAnswer, tokens: int) -> None:
         self.problem, self.rounds, self.tokens = problem, rounds, tokens
         self.right = self.by(final)
-        self.marks = [(c.agreement, bool(GRADER.correct(c.answer, problem))) for c in rounds.seen]
+        self.marks = [(c.agreement, bool(GRADER.correct(c.answer, problem))) for c in rounds.candidates]
         self.covered = any(ok for _, ok in self.marks)
 
     def by(self, final: FinalAnswer) -> bool:
         """Whether the answer of a rule is right."""
-        return bool(GRADER.correct(final.choose(self.rounds.judged), self.problem))
+        return bool(GRADER.correct(final.choose(self.rounds.history), self.problem))
 
 
 def approved(rows: Iterable[Row], right: bool) -> float:
@@ -305,7 +305,7 @@ def tables(folders: Sequence[Path], stops: Sequence[str] = ()) -> str:
             ends.append((name, rule, f"{stop} {sure}" if stop == "settled" else stop,
                          over([percent(rows, lambda row: row.right) for rows in replays]),
                          over([percent(rows, lambda row: row.covered and not row.right) for rows in replays]),
-                         f"{statistics.fmean(len(r.rounds.seen) for rows in replays for r in rows):.1f}",
+                         f"{statistics.fmean(len(r.marks) for rows in replays for r in rows):.1f}",
                          f"{statistics.fmean(r.tokens for rows in replays for r in rows):.0f}"))  # fmt: skip
     sure = []
     filters = (

@@ -31,6 +31,8 @@ from soft_reasoning.configuration.own_prompt import PromptLike
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
@@ -256,6 +258,23 @@ class SoftReasoner:
             UserError: For an invalid question.
         """
         return replace(read_question(question, self.answer_type), gold=gold)
+
+    def objective(
+        self, question: str | Question, gold: str | None = None, *, negate: bool = False
+    ) -> SoftReasoningObjective:
+        """Return the reward of a question as a BoTorch test problem, by the reasoner's default method.
+
+        Args:
+            question: The question.
+            gold: Its reference answer, if known.
+            negate: Whether to return minus the reward, for optimisers that minimise.
+
+        Raises:
+            UserError: If the method has no search, or the question is invalid or too long.
+        """
+        problem = self.problem(question, gold)
+        method = cast(SoftReasoning, self.method)  # the objective checks it
+        return SoftReasoningObjective(problem, method, self.context, negate=negate, run=self.run_method)
 
     def run_method(self, problem: Problem, method: Method) -> Result:
         """Solve one problem with a method object, without limits, as :meth:`solve` does with others.

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from string import Formatter
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from soft_reasoning.types import UserError
 
@@ -86,6 +86,23 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     if value not in known:
         raise OptionError(name, f"expected one of {', '.join(known)}, got {value!r}")
     return str(value)
+
+
+def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is greedy decoding") -> None:
+    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``, whose names begin with ``prefix``.
+
+    ``fix`` is the advice for a temperature of 0.
+
+    Raises:
+        OptionError: If nothing can be sampled with them.
+    """
+    if not hasattr(values, "temperature"):
+        raise OptionError(
+            prefix.strip("."), f"expected temperature, top_k and top_p, got {values!r:.40}; {fix}"
+        )
+    real(f"{prefix}temperature", values.temperature, above=0.0, fix=fix)
+    whole(f"{prefix}top_k", values.top_k, least=0)
+    real(f"{prefix}top_p", values.top_p, above=0.0, most=1.0)
 
 
 def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequence[str] = ()) -> str:

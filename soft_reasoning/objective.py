@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
-from soft_reasoning.api import SoftReasoner
-from soft_reasoning.methods.base import Rounds
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.rewards.rounds import Rounds
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method, Steps
+from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.space import SearchSpace
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 T = TypeVar("T")
 
 
 class SoftReasoningObjective(BaseTestProblem):
-    """f(u): the reward of the answer that follows the soft token x = z + sigma A u / sqrt(d).
+    """f(u): the reward of the answer that follows the soft token x of a point u in R^d.
+
+    The method's embedding maps points to soft tokens:
+
+    - random projection (``embedding=gaussian``, the paper): x = z + sigma A u / sqrt(d), for the anchor z and
+      a matrix A (D, d) of N(0, 1) entries;
+    - token simplex (``embedding=token_simplex``, the default): x = sum_i softmax(tau u)_i e_i, for the
+      embeddings e_1, ..., e_d of the likeliest first tokens.
 
     ``objective(X)`` for X (n, d) completes the question from each point, verifies the n candidates together
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
@@ -30,52 +40,78 @@ class SoftReasoningObjective(BaseTestProblem):
     Points outside the box are evaluated too. No noise is added (``noise_std`` is None). With
     ``decoding=sampled`` a reward is itself a draw; evaluating a point again draws another.
 
+    ``SoftReasoner.objective`` makes one. Without a reasoner, give the parts yourself; the second example
+    needs no configuration.
+
     Args:
-        reasoner: An open :class:`~soft_reasoning.SoftReasoner` whose method is ``soft_reasoning``.
-        question: The question, in words.
-        gold: The reference answer. Only :meth:`correct` and an ``oracle`` verifier read it.
+        problem: The question. Only :meth:`correct` and an ``oracle`` verifier read its reference answer.
+        method: The search space, the verifier, the reward and the final rule. Its optimiser and stopping rule
+            are not used.
+        context: The engine, prompts, grader and seed.
+        negate: Whether to return -f, for optimisers that minimise.
+        run: Solves the problem with a method and returns the result. None drives the engine in the caller's
+            thread, which must be the only one that does.
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
+        space: The question's :class:`~soft_reasoning.space.SearchSpace`.
         usage: Tokens and sequences so far, by role.
 
     Raises:
-        UserError: If the reasoner's method has no search, or the question is invalid or too long.
+        UserError: If the method has no search, or the question is invalid or too long.
 
     Example:
-        >>> with SoftReasoner.from_pretrained("demo") as reasoner:
-        ...     objective = SoftReasoningObjective(reasoner, "Sam has 8 cards. Sam gets 10. How many ...?")
+        >>> with SoftReasoner.from_pretrained("demo", preset="paper") as reasoner:
+        ...     objective = reasoner.objective("Sam has 8 cards. Sam gets 10. How many ...?")
         ...     rewards = objective(torch.randn(5, objective.dim, dtype=torch.float64))
         ...     print(objective.answer, objective.best.text)
+
+        >>> engine = HuggingFaceEngine.from_loaded(model, tokenizer)
+        >>> prompts = Prompts(tokenizer, Wording(ask="{question}"))
+        >>> method = SoftReasoning(embedding=GaussianEmbedding(dim=50), verifier=NoVerifier())
+        >>> context = Context(engine, prompts, Grader(), seed=0)
+        >>> objective = SoftReasoningObjective(Problem("1", "Sam has ...?"), method, context)
     """
 
     _is_minimization_by_default = False
     _check_grad_at_opt = False
 
-    def __init__(self, reasoner: SoftReasoner, question: str, gold: str | None = None):
-        if not isinstance(reasoner.method, SoftReasoning):
+    def __init__(
+        self,
+        problem: Problem,
+        method: SoftReasoning,
+        context: Context,
+        *,
+        negate: bool = False,
+        run: Callable[[Problem, Method], Result] | None = None,
+    ) -> None:
+        if not isinstance(cast(Any, method), SoftReasoning):
             raise UserError(
-                "SoftReasoningObjective: expected a reasoner with method=soft_reasoning, got "
-                f"method={reasoner.method.name}"
+                "SoftReasoningObjective: expected a method that searches (method=soft_reasoning), got "
+                f"method={getattr(method, 'name', method)}"
             )
-        self._reasoner, self._method, self._context = reasoner, reasoner.method, reasoner.context
-        self._problem = reasoner.problem(question, gold)
-        self._rounds = Rounds(self._method, self._problem, self._context)
+        self._problem, self._context = problem, replace(context, limits=Limits())
+        self._solve = run or self._drive
+        self._rounds = Rounds(method, problem, self._context)
         self.usage: dict[str, Usage] = {}
-        self._box = self._run(self._method.open(self._problem, self._context))
-        self.dim: int = self._box.subspace.dim
+        self.space: SearchSpace = self._run(method.open(problem, self._context))
+        self.dim: int = self.space.dim
         self.continuous_inds: list[int] = list(range(self.dim))
         self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
-        super().__init__()
+        super().__init__(negate=negate)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
         """Return the rewards, shape (batch,), of points ``X`` (batch x d), evaluated in one round.
+
+        An empty batch is no round. ``negate`` does not apply here, as in BoTorch's test problems.
 
         Raises:
             ValueError: If the points have another dimension or are not finite.
         """
         points = self._checked(X)
-        self._run(self._method.evaluate(self._box, points, self._rounds, self._context))
+        if not len(points):
+            return X.new_zeros(X.shape[:-1])
+        self._run(self.space.evaluate(points, self._rounds))
         rewards = rewards_of(self.candidates[-len(points) :])
         return torch.tensor(rewards, dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
 
@@ -100,18 +136,20 @@ class SoftReasoningObjective(BaseTestProblem):
             >>> row, _ = optimize_acqf_discrete(acquisition, q=1, choices=features)
             >>> best = (features == row).all(-1).nonzero().squeeze()
         """
-        pool = self._run(self._method.look(self._box, self._checked(X), self._context))
-        return pool.features.to(X.device)
+        points = self._checked(X)
+        if not len(points):
+            return torch.empty(0, 0, dtype=torch.float64, device=X.device)
+        return self._run(self.space.look(points)).features.to(X.device)
 
     def _checked(self, X: Tensor) -> Tensor:
-        if X.shape[-1] != self.dim or not torch.isfinite(X).all():
+        if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
             raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
         return X.detach().double().cpu().reshape(-1, self.dim)
 
     @property
     def candidates(self) -> list[Candidate]:
         """Every candidate so far, in the order of evaluation."""
-        return self._rounds.seen
+        return self._rounds.candidates
 
     @property
     def best(self) -> Candidate:
@@ -141,9 +179,7 @@ class SoftReasoningObjective(BaseTestProblem):
             UserError: If no reference answer was given.
         """
         if self._problem.gold is None:
-            raise UserError(
-                "correct: expected a reference answer, got none; give SoftReasoningObjective gold="
-            )
+            raise UserError("correct: expected a reference answer, got none; give the objective gold=")
         return bool(self._context.grader.correct(answer, self._problem))
 
     def _needs_candidates(self) -> None:
@@ -153,9 +189,13 @@ class SoftReasoningObjective(BaseTestProblem):
     def _run(self, steps: Steps[T]) -> T:
         """Return the result of ``steps`` after the engine has answered all its effects."""
         method = _Steps(steps)
-        for role, usage in self._reasoner.run_method(self._problem, method).usage.items():
+        for role, usage in self._solve(self._problem, method).usage.items():
             self.usage[role] = self.usage.get(role, Usage()) + usage
         return method.value
+
+    def _drive(self, problem: Problem, method: Method) -> Result:
+        [(_, result)] = drive([problem], method, self._context)
+        return result
 
 
 class _Steps(Generic[T]):

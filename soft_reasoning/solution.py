@@ -11,7 +11,7 @@ from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer, Vote, count_votes
-from soft_reasoning.rewards.judged import Judged, stored_verdicts
+from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 WIDTH = 100
@@ -53,7 +53,7 @@ class Solution(Result):
         """Return the solution of ``problem`` by the method called ``method``, with its final rule."""
         rule = final if isinstance(final, FinalAnswer) else None
         verdicts = stored_verdicts(result.trace)
-        votes = count_votes(Judged(result.candidates, verdicts, grader, problem.answer_type), rule)
+        votes = count_votes(SearchHistory(result.candidates, verdicts, grader, problem.answer_type), rule)
         return cls(
             result.answer, result.candidates, result.trace, result.usage, result.prompt,
             question=problem.question, method=method, rule=None if rule is None else rule.rule,

@@ -5,6 +5,7 @@ from botorch.acquisition import UpperConfidenceBound
 
 from soft_reasoning import Result, SoftReasoner, UserError
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
+from soft_reasoning.types import Generate, Request
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 
@@ -43,13 +44,33 @@ def test_an_object_and_a_name_judge_too(reasoner):
 
         def verify(self, problem, candidates, context, earlier):
             return Verdict((0.25,) * len(candidates))
-            yield
 
     assert set(scores_of(reasoner.solve(QUESTION, verifier=Always()))) == {0.25}
     assert set(scores_of(reasoner.solve(QUESTION, verifier="none"))) == {None}
     with SoftReasoner.from_pretrained("demo", verifier=Always(), overrides=["engine=fake"]) as other:
         assert set(scores_of(other.solve(QUESTION))) == {0.25}
         assert len(other.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
+
+
+def test_a_verifier_may_ask_the_model_first_and_returns_a_verdict(reasoner):
+    class Asks:
+        name = "asks"
+
+        def verify(self, problem, candidates, context, earlier):
+            prompt = context.prompts.solve(problem)
+            [text] = yield Generate([Request(prompt.ids, max_new_tokens=5, role="verifier")])
+            return Verdict((0.5,) * len(candidates), texts=(text.text,))
+
+    class Wrong:
+        name = "wrong"
+
+        def verify(self, problem, candidates, context, earlier):
+            return [1.0] * len(candidates)
+
+    solution = reasoner.solve(QUESTION, verifier=Asks(), rounds=0)
+    assert set(scores_of(solution)) == {0.5} and solution.usage["verifier"].sequences == 1
+    with pytest.raises(UserError, match=r"verifier=wrong: expected verify to return a Verdict.*got \[1.0, "):
+        reasoner.solve(QUESTION, verifier=Wrong())
 
 
 def test_reward_final_stopping_and_acquisition(reasoner):

@@ -1,6 +1,9 @@
 """The reward of a question as a BoTorch test problem."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,11 +13,17 @@ from botorch.optim import optimize_acqf_discrete
 from botorch.test_functions.base import BaseTestProblem
 from gpytorch.kernels import Kernel
 
-from soft_reasoning import SoftReasoner, SoftReasoningObjective, UserError
+from soft_reasoning import Problem, SoftReasoner, SoftReasoningObjective, UserError
+from soft_reasoning.answers import Grader
 from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.search import SearchState
-from soft_reasoning.types import generator_for
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.prompts import Prompts
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.search import GaussianEmbedding, SearchState
+from soft_reasoning.types import GREEDY, generator_for
 
+ROOT = Path(__file__).parents[1]
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
 QUESTION, GOLD = ROW["question"], str(ROW["answer"])
 ROUNDS = ["embedding=gaussian", "decoding=greedy", "search.stopping.rule=none", "search.rounds=1"]
@@ -29,7 +38,7 @@ def reasoner():
 def test_the_method_itself_evaluates_the_same_points_to_the_same_rewards(reasoner):
     """First round and proposals of the method, asked for by hand."""
     result = reasoner.solve(QUESTION)
-    objective = SoftReasoningObjective(reasoner, QUESTION, GOLD)
+    objective = reasoner.objective(QUESTION, GOLD)
     optimiser = reasoner.method.optimiser
     U = optimiser.initial(5, objective.dim, generator_for(0, QUESTION, "initial"))
     y = objective(U)
@@ -45,7 +54,7 @@ def test_the_method_itself_evaluates_the_same_points_to_the_same_rewards(reasone
 
 
 def test_is_a_botorch_test_problem(reasoner):
-    objective = SoftReasoningObjective(reasoner, QUESTION)
+    objective = reasoner.objective(QUESTION)
     assert isinstance(objective, BaseTestProblem)
     assert objective.dim == 50 and objective.bounds.shape == (2, 50) and objective.noise_std is None
     X = torch.randn(4, 50, dtype=torch.float64, generator=generator_for(0, "points"))
@@ -59,7 +68,7 @@ def test_is_a_botorch_test_problem(reasoner):
 
 def test_sampled_decoding_draws_a_reward_anew_each_time():
     with SoftReasoner.from_pretrained("demo", overrides=["embedding=gaussian"]) as sampled:
-        objective, again = (SoftReasoningObjective(sampled, QUESTION) for _ in range(2))
+        objective, again = (sampled.objective(QUESTION) for _ in range(2))
         X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
         first, second = objective(X), objective(X)
         assert not torch.equal(first, second)
@@ -67,7 +76,7 @@ def test_sampled_decoding_draws_a_reward_anew_each_time():
 
 
 def test_bad_values(reasoner):
-    objective = SoftReasoningObjective(reasoner, QUESTION)
+    objective = reasoner.objective(QUESTION)
     with pytest.raises(ValueError, match="batch x 50"):
         objective(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="finite"):
@@ -78,10 +87,56 @@ def test_bad_values(reasoner):
     with pytest.raises(UserError, match="gold="):
         objective.correct("3")
     with pytest.raises(UserError, match="expected a question in words"):
-        SoftReasoningObjective(reasoner, " ")
+        reasoner.objective(" ")
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake", "method=cot"]) as greedy:
-        with pytest.raises(UserError, match="expected a reasoner with method=soft_reasoning, got method=cot"):
-            SoftReasoningObjective(greedy, QUESTION)
+        with pytest.raises(UserError, match="expected a method that searches .*, got method=cot"):
+            greedy.objective(QUESTION)
+
+
+def test_negate_and_empty_batches_are_botorch_s(reasoner):
+    objective = reasoner.objective(QUESTION)
+    negated = reasoner.objective(QUESTION, negate=True)
+    assert not objective.is_minimization_problem and negated.is_minimization_problem
+    X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
+    assert torch.equal(negated(X), -objective(X)) and torch.equal(negated.evaluate_true(X), objective(X))
+    for empty in (X[:0], X.new_empty(2, 0, 50)):
+        assert negated(empty).shape == empty.shape[:-1]
+    assert objective.features(X[:0]).shape == (0, 0)
+    assert len(negated.candidates) == 6, "an empty batch is no round"
+
+
+def test_is_made_of_an_engine_a_tokenizer_and_prompts_without_a_configuration(reasoner):
+    """It is the reasoner's, part by part."""
+    engine = HuggingFaceEngine(str(FOLDER / "model"), device="cpu")
+    prompts = Prompts(engine.tokenizer, reasoner.context.prompts.wording)
+    method = SoftReasoning(
+        embedding=GaussianEmbedding(dim=50, sigma=8.0), verifier=reasoner.method.verifier, decoding=GREEDY
+    )
+    context = Context(engine, prompts, Grader(), seed=0)
+    objective = SoftReasoningObjective(Problem(QUESTION, QUESTION, GOLD), method, context)
+    configured = reasoner.objective(QUESTION, GOLD)
+    X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
+    assert torch.equal(objective(X), configured(X)) and objective.answer == configured.answer
+    generated = [{role: u.generated_tokens for role, u in o.usage.items()} for o in (objective, configured)]
+    assert generated[0] == generated[1] and objective.space.anchor == configured.space.anchor
+    engine.close()
+
+
+def test_importing_it_imports_no_configuration_and_no_progress_bar():
+    """Modules that torch and BoTorch import themselves do not count."""
+    script = """
+import sys
+import botorch, torch
+for name in ("hydra", "omegaconf", "tqdm", "transformers", "datasets"):
+    sys.modules[name] = None  # an import of it fails
+from soft_reasoning import SoftReasoningObjective
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("soft_reasoning.")}
+print(*sorted(rooms))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert {"space", "methods"} <= {*done.stdout.split()}
+    assert not {"configuration", "runs", "reports", "api", "commands"} & {*done.stdout.split()}
 
 
 class HalfSquared(Kernel):
@@ -95,7 +150,7 @@ class HalfSquared(Kernel):
 def test_features_are_inputs_of_a_users_own_model(kernel):
     more = ["embedding=gaussian", "decoding=greedy", "candidate_points=pool", "features=lookahead"]
     with SoftReasoner.from_pretrained("demo", overrides=more) as looking:
-        objective = SoftReasoningObjective(looking, QUESTION)
+        objective = looking.objective(QUESTION)
         pool = torch.randn(16, objective.dim, dtype=torch.float64, generator=generator_for(0, "pool"))
         features = objective.features(pool)
         assert features.shape == (16, 16) and objective.usage["look"].sequences == 16

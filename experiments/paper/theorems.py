@@ -18,7 +18,7 @@ from torch import Tensor
 from soft_reasoning.reports.plots import panels
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, adaptive_factor
-from soft_reasoning.search.model import FixedNoiseGP, information_gain
+from soft_reasoning.search.model import CheapMarginalsGP, information_gain
 
 torch.set_default_dtype(torch.float64)
 NOISE, DELTA, D = 0.05, 0.1, 192
@@ -28,10 +28,10 @@ NEAR = 0.5
 """A point reaches an optimum within this distance, relative to the optimum's length."""
 
 
-def prior(U: Tensor, y: Tensor, lengthscale: float) -> FixedNoiseGP:
+def prior(U: Tensor, y: Tensor, lengthscale: float) -> CheapMarginalsGP:
     kernel = RBFKernel()
     kernel.lengthscale = lengthscale
-    return FixedNoiseGP(U, y, kernel=kernel.requires_grad_(False), mean=ZeroMean(), noise=NOISE)
+    return CheapMarginalsGP(U, y, kernel=kernel.requires_grad_(False), mean=ZeroMean(), noise=NOISE)
 
 
 def gamma(points: Tensor, lengthscale: float) -> Tensor:

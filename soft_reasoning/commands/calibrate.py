@@ -35,15 +35,15 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import choices
 from soft_reasoning.configuration.parts import built
-from soft_reasoning.methods.base import read_candidate, solution_request
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, choose, report
+from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, greedy_cover, report
 from soft_reasoning.rewards.ensemble import Ensemble
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import read_candidate, solution_request
 from soft_reasoning.search.prior import Prior, question_fingerprint
 from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling, UserError, generator_for
 
@@ -78,8 +78,8 @@ def at_points(method: SoftReasoning, points: Tensor) -> Try:
     """Try ``points`` (n, d) in the method's search space."""
 
     def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
-        box = yield from method.open(problem, context)
-        return (yield from method.complete(box, points, context))
+        space = yield from method.open(problem, context)
+        return (yield from space.complete(points))
 
     return steps
 
@@ -132,7 +132,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         Tries.of(rows, number, context.grader, labels) for number in range(1 + len(alternatives))
     )
 
-    portfolio = tuple(tuple(points[i].tolist()) for i in choose(configured.useful, size))
+    portfolio = tuple(tuple(points[i].tolist()) for i in greedy_cover(configured.useful, size))
     marks = {problem.id: question_fingerprint(problem.question) for problem in problems}
     Prior(portfolio, made_for, marks).save(folder / PORTFOLIO)
     groups: dict[str, dict[str, Tries]] = {}

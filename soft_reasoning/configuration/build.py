@@ -23,7 +23,6 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.ensemble import PARTS, Ensemble, FittedWeights
-from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.programs import TASK, Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
@@ -142,7 +141,7 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     for part in (method, getattr(method, "programs", None), *judges):
         if isinstance(part, Programs):
             part.check_prompts(part.judge(context).prompts)
-        elif isinstance(part, ModelVerifier) and not isinstance(part.presentation, Unseen):
+        elif isinstance(part, ModelVerifier) and part.presentation.shows_candidates:
             context.prompts.review_wording(part.name)
     if prior := find_prior(method):
         prior.check_made_for(space_settings(config, context))

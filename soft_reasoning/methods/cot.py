@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import majority_vote, solution_request
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result
 
 

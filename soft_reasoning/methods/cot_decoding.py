@@ -13,21 +13,14 @@ from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any
 
-from soft_reasoning.checks import choice, counts
+from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engines.text import decode
-from soft_reasoning.methods.base import check_sampling, join, read_candidate, resume, solution_request
+from soft_reasoning.methods.base import SampledMethod
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import (
-    GREEDY,
-    Completion,
-    Generate,
-    Problem,
-    Result,
-    Sampling,
-    UserError,
-)
+from soft_reasoning.scheduling.solutions import join, read_candidate, resume, solution_request
+from soft_reasoning.types import GREEDY, Completion, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum", "delta_max")
@@ -35,31 +28,24 @@ MARGIN = 2
 """Number of likeliest tokens whose probabilities define a margin."""
 
 
-@dataclass(frozen=True)
-class CotDecoding:
+@dataclass(frozen=True, kw_only=True)
+class CotDecoding(SampledMethod):
     """Continues the ``paths`` (k) likeliest first tokens and aggregates their answers.
 
     Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority. The original continues 10
-    paths greedily and sums Deltas. Paths without an answer do not count.
+    paths greedily and sums Deltas. Paths without an answer do not count. The other options are those of
+    :class:`SampledMethod`.
 
     Args:
         paths: Number of first tokens.
-        continuation: ``sample`` (at ``temperature``, ``top_k``, ``top_p``) or ``greedy``.
+        continuation: ``sample`` or ``greedy``.
         aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
             ``delta_max`` takes the most confident path. The likelier first token wins a tie.
-        temperature: Sampling temperature.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Tokens per path.
     """
 
     paths: int = 5
     continuation: str = "sample"
     aggregate: str = "majority"
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    max_new_tokens: int = 300
     name: str = "cot_decoding"
 
     def __post_init__(self) -> None:
@@ -86,10 +72,9 @@ class CotDecoding:
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
         starts = [join(empty, path, request, context.engine) for path in prefixes]
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
         path_request = replace(
             request,
-            sampling=sampling if self.continuation == "sample" else GREEDY,
+            sampling=self.sampling if self.continuation == "sample" else GREEDY,
             top_logprobs=0 if self.aggregate == "majority" else MARGIN,
         )
         seeds = [context.stream(problem.id, "sample", i) for i in range(len(starts))]

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real
-from soft_reasoning.methods.base import join, majority_vote, solution_request
-from soft_reasoning.rewards.yes_no import ask_yes_no
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import join, solution_request
+from soft_reasoning.scheduling.yes_no import ask_yes_no
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
 
 FORMS = ("block", "token")

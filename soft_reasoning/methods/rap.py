@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.methods.base import check_sampling
-from soft_reasoning.rewards.judged import same_answers
-from soft_reasoning.rewards.yes_no import ask_yes_no
+from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.methods.base import SampledMethod
+from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.yes_no import ask_yes_no
 from soft_reasoning.search.mcts import Node, search, votes
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Sampling
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
@@ -65,12 +65,13 @@ class Step:
     round: int = 0
 
 
-@dataclass(frozen=True)
-class ReasoningViaPlanning:
+@dataclass(frozen=True, kw_only=True)
+class ReasoningViaPlanning(SampledMethod):
     """Tree search by UCT over sub-questions.
 
     A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
-    reward of the chain. The text of the final question is known, so the model does not write it.
+    reward of the chain. The text of the final question is known, so the model does not write it. The other
+    options are those of :class:`SampledMethod`, here for each question or answer.
 
     Args:
         actions: Most different sub-questions after a node.
@@ -81,12 +82,8 @@ class ReasoningViaPlanning:
         exploration: Exploration weight of UCT.
         usefulness_weight: w in the reward usefulness ** w * confidence ** (1 - w) of a node.
         expected_confidence: The confidence before a node's visit.
-        temperature: Sampling temperature.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
         shots: Worked decompositions in its prompts, at most as many as the wording has; 0 shows
             ``DECOMPOSITIONS``, since a model needs examples to write sub-questions.
-        max_new_tokens: Tokens per question or answer.
     """
 
     actions: int = 4
@@ -97,11 +94,8 @@ class ReasoningViaPlanning:
     exploration: float = 1.0
     usefulness_weight: float = 0.5
     expected_confidence: float = 0.8
-    temperature: float = 0.8
-    top_k: int = 50
     top_p: float = 0.95
     shots: int = 0
-    max_new_tokens: int = 300
     name: str = "rap"
 
     def __post_init__(self) -> None:
@@ -197,9 +191,14 @@ class ReasoningViaPlanning:
                 break
         chosen = groups[0][0] if groups else 0
         return replace(
-            step, answer=_line(drawn[chosen].text), parsed=parsed[chosen], confidence=most / len(drawn),
-            drawn=len(drawn), round=round, tokens=step.tokens + drawn[chosen].generated_tokens,
-        )  # fmt: skip
+            step,
+            answer=_line(drawn[chosen].text),
+            parsed=parsed[chosen],
+            confidence=most / len(drawn),
+            drawn=len(drawn),
+            round=round,
+            tokens=step.tokens + drawn[chosen].generated_tokens,
+        )
 
     def _prompt(self, kind: str, problem, context, earlier, **fields: str) -> Prompt:
         return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **fields)
@@ -208,12 +207,14 @@ class ReasoningViaPlanning:
         """Requests for a line each; ``numbers`` distinguish the samples of a stage."""
         return [
             Request(
-                prompt.ids, max_new_tokens=self.max_new_tokens, stop=("\n",),
-                sampling=Sampling(self.temperature, self.top_k, self.top_p),
+                prompt.ids,
+                max_new_tokens=self.max_new_tokens,
+                stop=("\n",),
+                sampling=self.sampling,
                 seed=context.stream(problem.id, *stage, number),
             )
             for number in numbers
-        ]  # fmt: skip
+        ]
 
 
 def overall_question(question: str) -> str:
@@ -258,9 +259,12 @@ def _candidate(end: Node) -> Candidate:
     # The answer has its own line, so that the record's text gives the same answer.
     text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
     return Candidate(
-        text=text, answer=last.parsed, round=last.round, reward=sum(rewards) / len(rewards),
+        text=text,
+        answer=last.parsed,
+        round=last.round,
+        reward=sum(rewards) / len(rewards),
         generated_tokens=sum(step.tokens for step in chain),
-    )  # fmt: skip
+    )
 
 
 def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:

@@ -9,36 +9,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.methods.base import check_sampling, majority_vote, solution_request
+from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.methods.base import SampledMethod, majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 
-@dataclass(frozen=True)
-class SelfConsistency:
+@dataclass(frozen=True, kw_only=True)
+class SelfConsistency(SampledMethod):
     """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
 
     The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30,
-    nearly uniformly from the likeliest tokens.
+    nearly uniformly from the likeliest tokens. The other options are those of :class:`SampledMethod`.
 
     Args:
         samples: Number of solutions.
-        temperature: Sampling temperature.
         temperatures: Temperatures of successive samples, which replace ``temperature``.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Tokens per solution.
         first_temperature: Temperature of the first token; None is the sample's temperature.
         first_top_k: Number of likeliest tokens for the first token; 0 is off, None is ``top_k``.
     """
 
     samples: int = 5
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    max_new_tokens: int = 300
     first_temperature: float | None = None
     first_top_k: int | None = None
     temperatures: tuple[float, ...] | None = None
@@ -63,12 +56,11 @@ class SelfConsistency:
         temperatures = self.temperatures or (self.temperature,)
         first = self.first_temperature, self.first_top_k
         sampling = [Sampling(t, self.top_k, self.top_p, *first) for t in temperatures]
-        completions = yield Generate(
-            [
-                solution_request(
-                    problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(sampling)]
-                )
-                for i in range(self.samples)
-            ]
-        )
+        requests = [
+            solution_request(
+                problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(sampling)]
+            )
+            for i in range(self.samples)
+        ]
+        completions = yield Generate(requests)
         return majority_vote(completions, problem, context)

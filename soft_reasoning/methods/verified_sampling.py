@@ -9,18 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.checks import counts
-from soft_reasoning.methods.base import Rounds, Verified, check_sampling, read_candidate, solution_request
+from soft_reasoning.checks import check_sampling, counts
+from soft_reasoning.rewards.rounds import Rounds, VerifiedMethod
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import read_candidate, solution_request
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 
-@dataclass(frozen=True)
-class VerifiedSampling(Verified):
+@dataclass(frozen=True, kw_only=True)
+class VerifiedSampling(VerifiedMethod):
     """Samples rounds of solutions, the same as self-consistency samples, and verifies them.
 
-    The first parts are those of :class:`Verified`.
+    The other parts are those of :class:`VerifiedMethod`.
 
     Args:
         decoding: How solutions are sampled.
@@ -45,14 +46,14 @@ class VerifiedSampling(Verified):
         rounds = Rounds(self, problem, context)
         fields = {"sampling": self.decoding, "top_logprobs": getattr(self.reward, "top_logprobs", 0)}
         while True:
-            number, first = len(rounds.verdicts), len(rounds.seen)
+            number, first = len(rounds.verdicts), len(rounds.candidates)
             requests = [
                 solution_request(problem, context, self.max_new_tokens, index=first + i, **fields)
                 for i in range(self.samples)
             ]
             completions = yield Generate(requests)
-            yield from rounds.verify(
-                [read_candidate(c, problem, context, number, self.reward) for c in completions]
-            )
+            coherence = self.reward.coherence_of
+            candidates = [read_candidate(c, problem, context, number, coherence(c)) for c in completions]
+            yield from rounds.verify(candidates)
             if (yield from rounds.end()):
                 return rounds.result()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.rewards.verifiers import ModelVerifier, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import read_candidate
 from soft_reasoning.types import Problem, Result, UserError
 
 
@@ -29,8 +29,10 @@ class VerifierOnly:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.verifier, ModelVerifier) and self.verifier.answers_itself):
-            raise UserError(f"verifier={self.verifier.name}: expected a verifier that writes a solution, got "
-                            "one that only scores; use multi_generate or single_generate")  # fmt: skip
+            raise UserError(
+                f"verifier={self.verifier.name}: expected a verifier that writes a solution, got one that "
+                "only scores; use multi_generate or single_generate"
+            )
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         assert isinstance(self.verifier, ModelVerifier)  # checked when built

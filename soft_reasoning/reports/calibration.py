@@ -17,7 +17,7 @@ from scipy.stats import hypergeom
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table, percent
-from soft_reasoning.rewards.judged import same_answers
+from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.types import Problem
 
@@ -104,7 +104,7 @@ class Tries:
         return Tries([row[:count] for row in self.answers], correct)
 
 
-def choose(answers: Answers, count: int) -> list[int]:
+def greedy_cover(answers: Answers, count: int) -> list[int]:
     """Choose tries greedily, each with the most new ``answers``; the first wins a tie.
 
     Answers of earlier choices do not count again.
@@ -127,7 +127,7 @@ def held_out(answers: Answers, count: int) -> float:
     """
     solved = 0
     for fold in range(FOLDS):
-        chosen = choose([row for q, row in enumerate(answers) if q % FOLDS != fold], count)
+        chosen = greedy_cover([row for q, row in enumerate(answers) if q % FOLDS != fold], count)
         solved += sum(any(row[j] is not None for j in chosen) for row in answers[fold::FOLDS])
     return solved / len(answers)
 

@@ -13,7 +13,7 @@ from soft_reasoning.reports.calibration import FOLDS, REPORT
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table, percent
 from soft_reasoning.rewards.ensemble.fitted import FittedWeights, fit
-from soft_reasoning.rewards.judged import same_answers
+from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.records import read_answers, stored_problem
 from soft_reasoning.types import UserError

@@ -10,7 +10,7 @@ import pandas as pd
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged, stored_verdicts
+from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
 from soft_reasoning.runs.records import read_answers, stored_problem
 from soft_reasoning.types import Candidate
 
@@ -59,8 +59,8 @@ def _rounds(
         if part is None and final is not None and final.rule in REPLAYABLE:
             candidates = [Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in so_far]
             texts, entries = [record["resps"][0][: len(so_far)]], trace[:number]
-            judged = Judged(candidates, stored_verdicts(entries), grader, problem.answer_type)
-            part = dict(record, answer=final.choose(judged), candidates=so_far, resps=texts, trace=entries)
+            history = SearchHistory(candidates, stored_verdicts(entries), grader, problem.answer_type)
+            part = dict(record, answer=final.choose(history), candidates=so_far, resps=texts, trace=entries)
         right = None if part is None else grader.correct(read_answers(part, grader)[0], problem)
         best = max((c["reward"] for c in so_far if c["reward"] is not None), default=None)
         tokens = sum(c.get("generated_tokens") or 0 for c in so_far)

@@ -13,7 +13,7 @@ tokens (DeepConf, Fu et al., arXiv 2508.15260).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from statistics import fmean
 
 from soft_reasoning.types import Completion
 
@@ -38,19 +38,17 @@ def coherence(completion: Completion, kind: str = "mean_prob") -> float:
     logprobs = completion.logprobs
     if kind == "sum_logprob":
         return math.fsum(logprobs)
-    if kind == "mean_logprob":
-        return _mean(logprobs)
-    if kind == "mean_prob":
-        return _mean([math.exp(logprob) for logprob in logprobs])
     tops = [top.logprobs for top in completion.top_logprobs[: len(logprobs)]]
+    if not (tops if kind in CERTAINTIES else logprobs):
+        return 0.0
+    if kind == "mean_logprob":
+        return fmean(logprobs)
+    if kind == "mean_prob":
+        return fmean(map(math.exp, logprobs))
     if kind == "self_certainty":
-        certainty = _mean([max(0.0, -math.log(len(top)) - _mean(top)) for top in tops])
+        certainty = fmean(max(0.0, -math.log(len(top)) - fmean(top)) for top in tops)
         return 1.0 if certainty == math.inf else certainty / (1.0 + certainty)
-    confidences = [-_mean(top) for top in tops]
+    confidences = [-fmean(top) for top in tops]
     size = min(WINDOW, len(confidences))
-    windows = [_mean(confidences[i : i + size]) for i in range(len(confidences) - size + 1)]
+    windows = [fmean(confidences[i : i + size]) for i in range(len(confidences) - size + 1)]
     return min(MOST_CONFIDENCE, *windows)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / max(1, len(values))

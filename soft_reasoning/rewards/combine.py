@@ -48,7 +48,7 @@ class Reward:
         """Likeliest tokens that the coherence reads at every token of a candidate."""
         return LIKELIEST if self.coherence in CERTAINTIES else 0
 
-    def of_coherence(self, completion: Completion) -> float:
+    def coherence_of(self, completion: Completion) -> float:
         """Return the coherence, at least -1e9."""
         return max(LEAST_COHERENCE, coherence(completion, self.coherence))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.judged import Judged, same_answers
+from soft_reasoning.rewards.history import SearchHistory, same_answers
 
 RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
 VOTES = RULES[:4]
@@ -45,30 +45,30 @@ class FinalAnswer:
         real("keep", self.keep, above=0.0, most=1.0)
         real("power", self.power, least=0.0)
 
-    def choose(self, judged: Judged) -> str | None:
+    def choose(self, history: SearchHistory) -> str | None:
         """Return the answer, or None if there is none."""
-        grader, answer_type = judged.grader, judged.answer_type
+        grader, answer_type = history.grader, history.answer_type
         if self.rule == "verifier":
-            for verdict in reversed(judged.verdicts):
+            for verdict in reversed(history.verdicts):
                 answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
                 if answer is not None:
                     return answer
         if self.rule == "best_reward":
-            answers = (judged.candidates[i].answer for i in _by_reward(judged))
+            answers = (history.candidates[i].answer for i in _by_reward(history))
             return next((answer for answer in answers if answer is not None), None)
-        votes = self.votes(judged)
+        votes = self.votes(history)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
-    def votes(self, judged: Judged) -> list[tuple[str | None, float]]:
+    def votes(self, history: SearchHistory) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
-        votes = [(c.answer, w) for c, w in zip(judged.candidates, self._weights(judged), strict=True)]
-        for verdict in judged.verdicts:
+        votes = [(c.answer, w) for c, w in zip(history.candidates, self._weights(history), strict=True)]
+        for verdict in history.verdicts:
             share = self.verifier_weight / max(1, len(verdict.answers))
             votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
         return votes
 
-    def _weights(self, judged: Judged) -> list[float]:
-        candidates = judged.candidates
+    def _weights(self, history: SearchHistory) -> list[float]:
+        candidates = history.candidates
         weights = [1.0] * len(candidates)
         if self.rule == "reward_vote":
             rewards = rewards_of(candidates)
@@ -77,19 +77,19 @@ class FinalAnswer:
         elif self.rule == "weighted_vote":
             weights = [max(0.0, r) for r in rewards_of(candidates)]
         elif self.rule == "borda":
-            for place, i in enumerate(_by_reward(judged)):
+            for place, i in enumerate(_by_reward(history)):
                 weights[i] = (len(candidates) - place) ** self.power
         if self.keep < 1:
-            order = _by_reward(judged)
+            order = _by_reward(history)
             dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
             for i in order[len(order) - dropped :]:
                 weights[i] = 0.0
         return weights
 
 
-def _by_reward(judged: Judged) -> list[int]:
+def _by_reward(history: SearchHistory) -> list[int]:
     """Indices of the candidates, the highest reward first, equal rewards in their order."""
-    rewards = rewards_of(judged.candidates)
+    rewards = rewards_of(history.candidates)
     return sorted(range(len(rewards)), key=lambda i: -rewards[i])
 
 
@@ -112,13 +112,13 @@ class Vote:
     by_verifier: float | None = None
 
 
-def count_votes(judged: Judged, final: FinalAnswer | None) -> list[Vote]:
+def count_votes(history: SearchHistory, final: FinalAnswer | None) -> list[Vote]:
     """Return the votes for each answer, most weight first; ``final`` is the final rule, if known."""
     rule = final if final is not None and final.rule in VOTES else None
-    rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in judged.candidates]
-    votes = (rule or FinalAnswer("vote")).votes(replace(judged, candidates=rewarded))
+    rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in history.candidates]
+    votes = (rule or FinalAnswer("vote")).votes(replace(history, candidates=rewarded))
     weighted: list[tuple[float, Vote]] = []
-    for group in same_answers([answer for answer, _ in votes], judged.grader, judged.answer_type):
+    for group in same_answers([answer for answer, _ in votes], history.grader, history.answer_type):
         verifier = [i for i in group if i >= len(rewarded)]
         weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, verifier))
         weights = (weight, by_verifier) if rule else (None, None)

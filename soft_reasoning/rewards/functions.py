@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.checks import real
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem, UserError
 
 Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
@@ -44,7 +43,7 @@ class FunctionVerifier:
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Steps[Verdict]:
+    ) -> Verdict:
         """Judge ``candidates``.
 
         Raises:
@@ -60,7 +59,6 @@ class FunctionVerifier:
                 f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
             )
         return Verdict(tuple(None if score is None else _score(score) for score in scores))
-        yield
 
 
 def _score(value: Any) -> float:
@@ -85,9 +83,9 @@ class FunctionFinal:
     function: Final
     rule: str = "function"
 
-    def choose(self, judged: Judged) -> str | None:
+    def choose(self, history: SearchHistory) -> str | None:
         """Return the function's answer."""
-        answer = self.function(judged.candidates)
+        answer = self.function(history.candidates)
         if answer is not None and not isinstance(answer, str):
             raise UserError(f"final: expected an answer as text or None, got {answer!r:.80}; use str()")
         return answer
@@ -114,7 +112,7 @@ KINDS: dict[str, tuple[str, Callable[..., Any], str]] = {
         "a function of a question and its candidates that returns a score for each, or an object with verify",
     ),
     "reward": (
-        "of_coherence",
+        "coherence_of",
         lambda function: FunctionReward(function=function),
         "a function of a candidate's score and coherence, or a Reward",
     ),

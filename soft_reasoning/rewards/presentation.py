@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from soft_reasoning.types import Prompt
 
@@ -14,23 +15,25 @@ log: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Together:
-    """All candidates in one prompt. The other presentations are subclasses."""
+class AllInOnePrompt:
+    """All candidates in one prompt. The other presentations are subclasses.
+
+    ``shows_candidates``: whether the prompt is a review of candidates, not the problem alone.
+    """
+
+    shows_candidates: ClassVar[bool] = True
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         """Return groups of candidates, one prompt for each; no groups if there is nothing to judge."""
         return [list(shown)] if shown else []
 
-    def before(self, earlier: Sequence[str]) -> Sequence[str] | None:
-        """Return the texts of ``earlier`` rounds that are shown before a group's solutions.
-
-        ``earlier`` are the verifier's texts. None shows the problem alone.
-        """
+    def before(self, earlier: Sequence[str]) -> Sequence[str]:
+        """Return those of the verifier's texts of ``earlier`` rounds that are shown before the solutions."""
         return []
 
 
 @dataclass(frozen=True)
-class OneByOne(Together):
+class OneByOne(AllInOnePrompt):
     """One prompt per candidate."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
@@ -38,14 +41,13 @@ class OneByOne(Together):
 
 
 @dataclass(frozen=True)
-class Unseen(Together):
+class WithoutCandidates(AllInOnePrompt):
     """The problem without the candidates, a control for the effect of seeing them."""
+
+    shows_candidates: ClassVar[bool] = False
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]
-
-    def before(self, earlier: Sequence[str]) -> None:
-        return None
 
 
 def fitting(

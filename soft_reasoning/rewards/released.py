@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.judgement import FreshSolution
-from soft_reasoning.rewards.presentation import Together
+from soft_reasoning.rewards.presentation import AllInOnePrompt
 from soft_reasoning.types import Problem
 
 NO_NUMBER, FAILED = "None", "-9999"
@@ -60,7 +60,7 @@ class ReleasedGrader(Grader):
 
 
 @dataclass(frozen=True)
-class WithAnalyses(Together):
+class WithAnalyses(AllInOnePrompt):
     """All candidates in one prompt, after the verifier's earlier analyses, numbered like solutions.
 
     Only the candidates of the round are scored, those of earlier rounds never again.
@@ -93,8 +93,8 @@ class ReleasedSolution(FreshSolution):
 class ReleasedVote:
     """The most frequent string among the verifier's answers, then the candidates'; the first wins a tie."""
 
-    def choose(self, judged: Judged) -> str | None:
+    def choose(self, history: SearchHistory) -> str | None:
         """Return the answer."""
-        answers = [answer for verdict in judged.verdicts for answer in verdict.answers]
-        votes = Counter(a for a in (*answers, *(c.answer for c in judged.candidates)) if a is not None)
+        answers = [answer for verdict in history.verdicts for answer in verdict.answers]
+        votes = Counter(a for a in (*answers, *(c.answer for c in history.candidates)) if a is not None)
         return max(votes, key=votes.__getitem__) if votes else None

@@ -1,27 +1,28 @@
 """Verifiers: the same model judges a round's candidates (paper, "Optimisation Objective").
 
-A verifier is a generator like a method:
-it yields effects and returns a :class:`Verdict`. It sees the problem without its gold answer. Candidates
-without a parsed answer are not shown and score 0. If no candidate can be shown, the model is not called and
-the verdict holds no answers (except for ``fresh``, which never shows candidates).
+A verifier returns a :class:`Verdict` on a round, or is a generator like a method, which yields effects
+first. It sees the problem without its gold answer. Candidates without a parsed answer are not shown and
+score 0. If no candidate can be shown, the model is not called and the verdict holds no answers (except for
+``fresh``, which never shows candidates).
 
-A :class:`ModelVerifier` combines a presentation (together, one by one, unseen) and a judgement (a fresh
-solution, a named choice); ``conf/verifier/`` names the combinations.
+A :class:`ModelVerifier` combines a presentation (all in one prompt, one by one, without candidates) and a
+judgement (a fresh solution, a named choice); ``conf/verifier/`` names the combinations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import fmean
 from typing import Any, NamedTuple, Protocol
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
-from soft_reasoning.rewards.presentation import Together, Unseen, fitting, warn_of_bound
+from soft_reasoning.rewards.presentation import AllInOnePrompt, fitting, warn_of_bound
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
@@ -34,7 +35,7 @@ from soft_reasoning.types import (
     Request,
     Sampling,
     UserError,
-)  # fmt: skip
+)
 
 SHOWN = ("reasoning", "answer")
 CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
@@ -81,9 +82,35 @@ class Verifier(Protocol):
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Steps[Verdict]:
-        """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before."""
+    ) -> Verdict | Steps[Verdict]:
+        """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before.
+
+        A verifier that asks the model is a generator: it yields effects and returns the verdict.
+        """
         ...
+
+
+def verify(
+    verifier: Verifier,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    context: Context,
+    earlier: Sequence[Verdict],
+) -> Steps[Verdict]:
+    """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
+
+    Raises:
+        UserError: If it returns anything else.
+    """
+    verdict: Any = verifier.verify(problem, candidates, context, earlier)
+    if isinstance(verdict, Generator):
+        verdict = yield from verdict
+    if not isinstance(verdict, Verdict):
+        raise UserError(
+            f"verifier={verifier.name}: expected verify to return a Verdict, or to yield effects and return "
+            f"one, got {verdict!r:.80}"
+        )
+    return verdict
 
 
 @dataclass(frozen=True)
@@ -94,9 +121,8 @@ class NoVerifier:
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Steps[Verdict]:
+    ) -> Verdict:
         return Verdict((None,) * len(candidates))
-        yield
 
 
 @dataclass(frozen=True)
@@ -107,13 +133,12 @@ class Oracle:
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Steps[Verdict]:
+    ) -> Verdict:
         if problem.gold is None:
             raise UserError(
                 "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
             )
         return Verdict(tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates))
-        yield
 
 
 class Review(NamedTuple):
@@ -172,7 +197,7 @@ class ModelVerifier:
     """
 
     name: str = "multi_generate"
-    presentation: Together = field(default_factory=Together)
+    presentation: AllInOnePrompt = field(default_factory=AllInOnePrompt)
     judgement: Judgement = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
@@ -212,7 +237,7 @@ class ModelVerifier:
         kind, grader = problem.answer_type, context.grader
         if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
-            if isinstance(self.presentation, Unseen):
+            if not self.presentation.shows_candidates:
                 raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
@@ -232,8 +257,8 @@ class ModelVerifier:
             for place, i in enumerate(group):
                 alone = len(group) == 1
                 pairs = [(review, share[place]) for review, share in zip(complete, shares, strict=True)]
-                agreement[i] = _mean([share for _, share in pairs])
-                scores[i] = _mean([review.score(share, alone) for review, share in pairs])
+                agreement[i] = fmean(share for _, share in pairs) if pairs else None
+                scores[i] = fmean(review.score(share, alone) for review, share in pairs) if pairs else None
         reviews = [review for group in grouped for review in group]
         voting = reviews if self.answers_itself else []
         return Verdict(
@@ -279,9 +304,9 @@ class ModelVerifier:
     def _prompt(
         self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Prompt:
-        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
-        if before is None:
+        if not self.presentation.shows_candidates:
             return context.prompts.solve(problem)
+        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
         review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
@@ -293,10 +318,14 @@ class ModelVerifier:
 
     def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(
-            prompt.ids, max_new_tokens=self.max_new_tokens, stop=prompt.stop, role="verifier",
-            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY, seed=seed,
+            prompt.ids,
+            max_new_tokens=self.max_new_tokens,
+            stop=prompt.stop,
+            role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
+            seed=seed,
             top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" else 0,
-        )  # fmt: skip
+        )
 
     def _weight(self, completion: Completion) -> float:
         if self.confidence in ("none", "verdict_prob"):
@@ -326,7 +355,3 @@ def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
             shares[word] += math.exp(logprob)
     total = sum(shares.values())
     return shares["1"] / total if total else None
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

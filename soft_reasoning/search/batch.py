@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from soft_reasoning.search.model import FixedNoiseGP
+from soft_reasoning.search.model import CheapMarginalsGP
 
 TIE = 1e-10
 """Values closer than this, relative to the largest, are ties, which the lowest index wins. So rounding, which
@@ -47,6 +48,15 @@ class Proposal:
     decided: float = 0.0
     chosen: tuple[int, ...] = ()
 
+    def summary(self) -> dict[str, Any]:
+        """Return the proposal's entry in a trace: the surrogate's expectations of the round.
+
+        Numbers have six digits, since a float's last digits depend on the batch and the number of threads.
+        """
+        columns = {"mean": self.mean, "sd": self.sd, "acquisition": self.acquisition}
+        rounded = {name: [float(f"{float(x):.6g}") for x in column] for name, column in columns.items()}
+        return {**rounded, "decided": self.decided}
+
 
 def first_best(values: Tensor) -> Tensor:
     """(b,): the lowest index whose value is within :data:`TIE` of the row's largest."""
@@ -62,7 +72,7 @@ class TopK:
     def choose(
         self,
         acquire: Acquire,
-        gp: FixedNoiseGP,
+        gp: CheapMarginalsGP,
         X: Tensor,
         incumbent: Tensor,
         k: int,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.search.model import FixedNoiseGP
+from soft_reasoning.search.model import CheapMarginalsGP
 
 
 class NormalCandidates:
@@ -28,7 +28,7 @@ class NormalCandidates:
         """Random numbers (N, dim) float64 of a round."""
         return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
 
-    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+    def place(self, draws: Tensor, gp: CheapMarginalsGP, best: Tensor, lengths: Tensor) -> Tensor:
         """Points, (N, d), (b, N, d), or (b, k, M, d) with M separate points for each of k picks.
 
         Args:
@@ -74,7 +74,7 @@ class LocalCandidates(NormalCandidates):
         self.fresh: int = whole("fresh", fresh, least=0)
         self.reach: float = real("reach", reach, least=0.0, below=1.0)
 
-    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+    def place(self, draws: Tensor, gp: CheapMarginalsGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]
         centre: Tensor = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
         centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))

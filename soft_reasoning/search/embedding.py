@@ -41,10 +41,7 @@ class Subspace(Protocol):
         ...
 
     def weights(self, U: Tensor) -> Tensor | None:
-        """Return weights (n, m, t) of the likely tokens in each soft token; None if it is not a mixture.
-
-        If the anchor matters, it replaces the first token.
-        """
+        """Return weights (n, m, t) of the likely tokens in each soft token; None if it is not a mixture."""
         ...
 
 
@@ -123,7 +120,6 @@ class GaussianEmbedding:
         self.units: str = choice("units", units, UNITS)
         self.anchor: str = choice("anchor", anchor, ANCHORS)
         self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
-        self.needs_anchor: bool = anchor == "first_token"
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -140,7 +136,7 @@ class GaussianEmbedding:
         if self.sigma is None:
             raise ValueError("expected a number as sigma, got auto; use at(sigma)")
         scale = self.sigma * (rms if self.units == "rms" else 1.0)
-        start = anchor if self.needs_anchor else torch.zeros_like(anchor)
+        start = anchor if self.anchor == "first_token" else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed
         A = gaussian_matrix(seed, anchor.shape[1], self.dim)
         return LinearSubspace(start, A, scale / math.sqrt(self.dim))

@@ -39,7 +39,7 @@ class SumMean(Mean):
         return self.average.unsqueeze(-1) + cast(Tensor, self.mean(x))
 
 
-class FixedNoiseGP(SingleTaskGP):
+class CheapMarginalsGP(SingleTaskGP):
     """A ``SingleTaskGP`` with fixed noise whose posterior marginals are cheap.
 
     For q = 1 the posterior takes one Cholesky factor and the diagonal of the variance. For q > 1 it is
@@ -72,7 +72,7 @@ class FixedNoiseGP(SingleTaskGP):
         self.noise = noise
         self.eval()
 
-    def train(self, mode: bool = True) -> FixedNoiseGP:
+    def train(self, mode: bool = True) -> CheapMarginalsGP:
         self._conditioned = None  # the parameters may change, or have changed
         return super().train(mode)
 
@@ -123,7 +123,7 @@ class FixedNoiseGP(SingleTaskGP):
         posterior = GPyTorchPosterior(normal)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
-    def fantasise(self, X: Tensor) -> tuple[FixedNoiseGP, Tensor]:
+    def fantasise(self, X: Tensor) -> tuple[CheapMarginalsGP, Tensor]:
         """Add each problem's point of ``X`` (b, d) to the data, with its posterior mean as reward.
 
         Returns:
@@ -132,7 +132,7 @@ class FixedNoiseGP(SingleTaskGP):
         X = X.unsqueeze(-2)
         mean, _ = self.marginals(X)
         U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, mean], dim=-1)
-        gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
+        gp = CheapMarginalsGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
         return gp, mean.squeeze(-1)
 
 
@@ -167,7 +167,7 @@ def information_gain(model: Model) -> Tensor:
     exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
     U: Tensor = exact.train_inputs[0]
     noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # a common value, or one per point
-    if isinstance(model, FixedNoiseGP):
+    if isinstance(model, CheapMarginalsGP):
         L = model.conditioned()[0]  # each pick of a kriging believer adds a row
     else:
         kernel = cast(Kernel, exact.covar_module)

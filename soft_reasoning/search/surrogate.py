@@ -18,7 +18,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, switch
-from soft_reasoning.search.model import FixedNoiseGP, SumMean
+from soft_reasoning.search.model import CheapMarginalsGP, SumMean
 from soft_reasoning.types import UserError
 
 SCALINGS = ("sqrt_d", "absolute")
@@ -73,7 +73,7 @@ class Surrogate:
         self.centred: bool = switch("centred", centred)
         self.fits: bool = choice("fit", fit, FITS) == "map"
 
-    def fit(self, U: Tensor, y: Tensor | None = None) -> FixedNoiseGP:
+    def fit(self, U: Tensor, y: Tensor | None = None) -> CheapMarginalsGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
 
         Without rewards no parameters are fitted, and only the posterior deviations are meaningful.
@@ -90,7 +90,7 @@ class Surrogate:
         average = y.mean(-1) if self.centred else y.new_zeros(y.shape[:-1])
         mean = SumMean(average, deepcopy(self.mean).double())
         try:
-            gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
+            gp = CheapMarginalsGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()
         except RuntimeError as error:  # GPyTorch's, of shapes
             raise UserError(

@@ -43,7 +43,7 @@ def test_replaying_verdicts(folder):
     assert script.approved(by_reward, True) == pytest.approx(200 / 7)
     assert script.approved(by_reward, False) == pytest.approx(500 / 13)
     stopped = run.replay(FinalAnswer("reward_vote"), Stopping(rounds=0))
-    assert [row.tokens for row in stopped] == [57, 57] and len(stopped[0].rounds.seen) == 5
+    assert [row.tokens for row in stopped] == [57, 57] and len(stopped[0].marks) == 5
 
 
 def test_a_blind_verifier_is_the_same_every_time(folder):

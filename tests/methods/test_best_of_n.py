@@ -29,7 +29,12 @@ def answer_of(method, completions=COMPLETIONS):
 
 
 def best_of(verifier, **reward):
-    return VerifiedSampling(verifier, Reward(**reward), Stopping(rounds=0), FinalAnswer("best_reward"))
+    return VerifiedSampling(
+        verifier=verifier,
+        reward=Reward(**reward),
+        stopping=Stopping(rounds=0),
+        final=FinalAnswer("best_reward"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.coherence import WINDOW, coherence
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Completion, Problem, TopLogprobs
 
@@ -26,7 +26,7 @@ def scored(count, distinct):
 
 
 def chosen(final, seen):
-    return final.choose(Judged(seen, [], Grader()))
+    return final.choose(SearchHistory(seen, [], Grader()))
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 2.0])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from soft_reasoning.reports.calibration import Tries, choose, held_out, recommend
+from soft_reasoning.reports.calibration import Tries, greedy_cover, held_out, recommend
 from soft_reasoning.search.prior import Prior
 
 FAKE = ["engine=fake", "embedding=gaussian", "progress=false", "max_new_tokens=20", "limit=4"]
@@ -35,11 +35,11 @@ def test_shares_and_coverage():
     ],
 )
 def test_each_point_solves_most_of_what_is_left(answers, right, chosen):
-    assert choose(tried(answers, right).useful, 2) == chosen
+    assert greedy_cover(tried(answers, right).useful, 2) == chosen
 
 
 def test_answers_that_could_not_be_read_are_not_wanted():
-    assert choose([[None, None, "a"]] * 2, 1) == [2]
+    assert greedy_cover([[None, None, "a"]] * 2, 1) == [2]
 
 
 def test_held_out_coverage_is_measured_on_other_questions():

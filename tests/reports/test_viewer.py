@@ -9,7 +9,7 @@ from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import build_entry, final_rule
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged, stored_verdicts
+from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
 from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Result
 
@@ -43,9 +43,9 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     final = FinalAnswer(rule, verifier_weight=0.7)
     result = searched("4", ["3", "4", "4.0", "5", "4", "3"], rounds=3, verifier="5")
     votes = entry(result, final)[1]["votes"]
-    judged = Judged(result.candidates, stored_verdicts(result.trace), GRADER)
-    assert votes[0]["answer"] == final.choose(judged)
-    total = sum(weight for _, weight in final.votes(judged))
+    history = SearchHistory(result.candidates, stored_verdicts(result.trace), GRADER)
+    assert votes[0]["answer"] == final.choose(history)
+    total = sum(weight for _, weight in final.votes(history))
     assert sum(vote["weight"] for vote in votes) == pytest.approx(total, rel=1e-3)
     by_answer = {vote["answer"]: vote for vote in votes}
     assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]

@@ -55,4 +55,4 @@ def test_tokens_of_probability_zero_give_finite_rewards(kind):
     top = TopLogprobs((0, 1), (0.0, -math.inf))
     impossible = replace(completion(-math.inf, -math.inf), top_logprobs=(top, top))
     reward = Reward(1e6, 1e6, kind)
-    assert math.isfinite(reward(1.0, reward.of_coherence(impossible)))
+    assert math.isfinite(reward(1.0, reward.coherence_of(impossible)))

@@ -9,7 +9,7 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.ensemble import PARTS, Ensemble, FittedWeights
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Candidate, UserError
@@ -178,8 +178,8 @@ def accuracy(judge, texts=5, questions=2000, rule="weighted_vote", **options):
         seen, (programs, judged) = simulated(seed, texts, judge)
         said = verdict(Ensemble(programs=programs, verdict=judged, **options), seen)
         rewarded = [replace(c, reward=score) for c, score in zip(seen, said.scores, strict=True)]
-        majority += FinalAnswer("vote").choose(Judged(seen, [], Grader())) == "0"
-        ensemble += FinalAnswer(rule).choose(Judged(rewarded, [said], Grader())) == "0"
+        majority += FinalAnswer("vote").choose(SearchHistory(seen, [], Grader())) == "0"
+        ensemble += FinalAnswer(rule).choose(SearchHistory(rewarded, [said], Grader())) == "0"
     return majority / questions, ensemble / questions
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.final import RULES, FinalAnswer
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, UserError
 
@@ -47,7 +47,7 @@ SURE = [("1", 0.9), ("2", 0.3)]
     ],
 )
 def test_the_final_answer(final, seen, verifier, expected):
-    assert final.choose(Judged(seen, verdicts(*verifier), Grader())) == expected
+    assert final.choose(SearchHistory(seen, verdicts(*verifier), Grader())) == expected
 
 
 def test_bad_values_say_what_was_expected():

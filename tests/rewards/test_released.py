@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.scheduler import drive
@@ -67,7 +67,7 @@ def test_votes_compare_strings_and_the_verifier_comes_first():
     def choose(verifier, candidates):
         seen = [Candidate("", answer, 0) for answer in candidates]
         verdicts = [Verdict((), (answer,), ("",), (1.0,)) for answer in verifier]
-        return ReleasedVote().choose(Judged(seen, verdicts, ReleasedGrader()))
+        return ReleasedVote().choose(SearchHistory(seen, verdicts, ReleasedGrader()))
 
     assert choose(["18.0"], ["18", "7"]) == "18.0"  # 7: wins the tie
     assert choose(["18.0"], ["18", "7", "7"]) == "7"  # 12: "18.0" and "18" do not add up

@@ -8,7 +8,7 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.engines.fake import FakeTokenizer
 from soft_reasoning.rewards.judgement import NamedChoice, verdict_numbers
-from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
+from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict, verify
 from soft_reasoning.types import (
     Candidate,
     Completion,
@@ -85,7 +85,7 @@ def outcome(steps, texts):
 def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
     """The verdict, what was asked and the requests."""
     context = context_of(prompts)
-    verdict, requests = outcome(verifier.verify(problem, candidates, context, earlier), texts)
+    verdict, requests = outcome(verify(verifier, problem, candidates, context, earlier), texts)
     return verdict, context.prompts.asked, requests
 
 

@@ -7,12 +7,12 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.methods.propose import Propose
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.scheduling.job import Clock, Job, ProblemError
 from soft_reasoning.scheduling.scheduler import Scheduler, drive
 from soft_reasoning.search import SearchState
+from soft_reasoning.space.propose import Propose
 from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError
 from tests.scripted import (
     Context,

@@ -10,7 +10,7 @@ from soft_reasoning.search import (
     Surrogate,
 )
 from soft_reasoning.search.candidates import PoolCandidates
-from soft_reasoning.search.features import scaled
+from soft_reasoning.space.pool import scaled
 from soft_reasoning.types import generator_for
 
 B, N, K = 4, 30, 5

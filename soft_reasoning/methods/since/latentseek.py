@@ -18,11 +18,11 @@ from torch import Tensor
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import HiddenStates, LMHead
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import join, read_candidate, solution_request
-from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.rewards.verifiers import Verdict, Verifier, verify
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import join, read_candidate, solution_request
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
 
 MAX_STATES = 300
@@ -68,7 +68,7 @@ class LatentSeek:
         states, adam = None, None
         while True:
             candidate = replace(read_candidate(completion, problem, context), round=len(seen))
-            verdict = yield from self.verifier.verify(problem, [candidate], context, verdicts)
+            verdict = yield from verify(self.verifier, problem, [candidate], context, verdicts)
             verdicts.append(verdict)
             reward = (verdict.scores[0] or 0.0) - 1.0
             seen.append(replace(candidate, verified=verdict.scores[0], reward=reward))

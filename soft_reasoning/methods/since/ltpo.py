@@ -18,11 +18,12 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.engines.abilities import SoftTokenGradients
-from soft_reasoning.methods.base import majority_vote, solution_request
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.gradients import SoftGradient
 from soft_reasoning.scheduling.job import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, generator_for
 
 GRADIENTS = ("score", "backprop")

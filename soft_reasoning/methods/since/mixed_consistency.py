@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from soft_reasoning.checks import counts, real
-from soft_reasoning.methods.base import check_sampling, read_candidate, solution_request
-from soft_reasoning.rewards.judged import same_answers
+from soft_reasoning.checks import check_sampling, counts, real
+from soft_reasoning.methods.base import SampledMethod
+from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Generate, Problem, Result, Sampling
+from soft_reasoning.scheduling.solutions import read_candidate, solution_request
+from soft_reasoning.types import Generate, Problem, Result
 
 
-@dataclass(frozen=True)
-class MixedConsistency:
+@dataclass(frozen=True, kw_only=True)
+class MixedConsistency(SampledMethod):
     """A vote of ``samples`` solutions and ``programs.samples`` programs; the earliest answer wins a tie.
 
     Candidates are the solutions, then the programs. The trace holds the weight of each.
+    The options of the solutions are those of :class:`SampledMethod`.
 
     Args:
         samples: Number of solutions.
-        temperature: Sampling temperature of the solutions.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Tokens per solution.
         programs: How programs are written and run.
         program_weight: Votes of the first program with an answer; a solution has 1.
         repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
@@ -39,10 +37,6 @@ class MixedConsistency:
     """
 
     samples: int = 3
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    max_new_tokens: int = 300
     programs: Programs = field(default_factory=Programs)
     program_weight: float = 1.0
     repeat_weight: float = 1.0
@@ -55,9 +49,8 @@ class MixedConsistency:
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
         solutions = [
-            solution_request(problem, context, self.max_new_tokens, index=i, sampling=sampling)
+            solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
             for i in range(self.samples)
         ]
         completions = yield Generate(solutions)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import counts, real
-from soft_reasoning.methods.base import join, majority_vote
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import join
 from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.methods.base import majority_vote, resume, solution_request
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import resume, solution_request
 from soft_reasoning.types import Completion, Problem, Result, Sampling, generator_for
 
 LIKELIEST = 20

@@ -12,38 +12,33 @@ from typing import ClassVar
 
 import torch
 
-from soft_reasoning.checks import counts, real
+from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import check_sampling, majority_vote, solution_request
+from soft_reasoning.methods.base import SampledMethod, majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Generate, Problem, Result, Sampling, generator_for
+from soft_reasoning.scheduling.solutions import solution_request
+from soft_reasoning.types import Generate, Problem, Result, generator_for
 
 MEAN_ROWS = 1024
 """Number of embeddings, spread over the vocabulary, from which the mean is computed."""
 
 
-@dataclass(frozen=True)
-class RandomSoftPrompts:
+@dataclass(frozen=True, kw_only=True)
+class RandomSoftPrompts(SampledMethod):
     """Samples a solution after each of several random soft prompts, and takes a majority vote.
+
+    The other options are those of :class:`SampledMethod`.
 
     Args:
         samples: Number of solutions.
         tokens: m, embeddings after the prompt.
         scale: Their standard deviation as a multiple of that of the table's entries; 1 in the paper.
-        temperature: Sampling temperature.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Tokens per solution.
     """
 
     samples: int = 5
     tokens: int = 4
     scale: float = 1.0
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    max_new_tokens: int = 300
     name: str = "random_soft_prompts"
     independent: ClassVar[bool] = True
 
@@ -53,7 +48,6 @@ class RandomSoftPrompts:
         check_sampling(self)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
         mean, deviation = moments(context.engine)
         size = (self.tokens, context.engine.hidden_size)
         requests = []
@@ -62,7 +56,9 @@ class RandomSoftPrompts:
             noise = torch.randn(size, dtype=torch.float32, generator=stream)
             soft = mean + self.scale * deviation * noise
             requests.append(
-                solution_request(problem, context, self.max_new_tokens, index=i, sampling=sampling, soft=soft)
+                solution_request(
+                    problem, context, self.max_new_tokens, index=i, sampling=self.sampling, soft=soft
+                )
             )
         completions = yield Generate(requests)
         return majority_vote(completions, problem, context)

@@ -16,10 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead
-from soft_reasoning.methods.base import majority_vote, solution_request
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result, UserError
 
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
-from soft_reasoning.methods.base import majority_vote, solution_request
+from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result, generator_for
 
 

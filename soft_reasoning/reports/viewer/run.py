@@ -11,7 +11,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer, count_votes
-from soft_reasoning.rewards.judged import Judged, stored_verdicts
+from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
 from soft_reasoning.runs.files import MANIFEST, read_json, read_records
 from soft_reasoning.runs.records import read_answers, stored_agreement, stored_candidates, stored_problem
 from soft_reasoning.types import Problem, UserError
@@ -127,11 +127,11 @@ def _votes(
     Weights are None if ``final`` is not known to be a vote over the record's contents.
     """
     chosen, kind = record["answer"], problem.answer_type
-    judged = Judged(stored_candidates(record), stored_verdicts(record["trace"]), grader, kind)
+    history = SearchHistory(stored_candidates(record), stored_verdicts(record["trace"]), grader, kind)
     return [
         {name: short(value) for name, value in asdict(vote).items()}
         | {"right": grader.correct(vote.answer, problem), "chosen": grader.equal(vote.answer, chosen, kind)}
-        for vote in count_votes(judged, final)
+        for vote in count_votes(history, final)
     ]
 
 

@@ -17,7 +17,7 @@ from soft_reasoning.rewards.ensemble.fitted import FittedWeights
 from soft_reasoning.rewards.judgement import NamedChoice
 from soft_reasoning.rewards.presentation import OneByOne
 from soft_reasoning.rewards.programs import ProgramVerifier
-from soft_reasoning.rewards.verifiers import ModelVerifier, Verdict, Verifier
+from soft_reasoning.rewards.verifiers import ModelVerifier, Verdict, Verifier, verify
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem
@@ -106,11 +106,11 @@ class Ensemble:
             known = [answer for before in earlier for answer in before.judged]
             parts["texts"] = _agreement(answers, known, problem, context)
         if "programs" in weights:
-            programs = yield from self.programs.verify(problem, candidates, context, earlier)
+            programs = yield from verify(self.programs, problem, candidates, context, earlier)
             written = [answer for before in (*earlier, programs) for answer in before.answers]
             parts["programs"] = self._support(answers, written, problem, context)
         if "verdict" in weights:
-            verdict = yield from self.verdict.verify(problem, candidates, context, earlier)
+            verdict = yield from verify(self.verdict, problem, candidates, context, earlier)
             parts["verdict"] = list(verdict.scores)
         if "coherence" in weights:
             parts["coherence"] = [_mean_probability(candidate) for candidate in candidates]

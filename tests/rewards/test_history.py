@@ -6,7 +6,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.history import SearchHistory
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
 
@@ -16,7 +16,7 @@ def known(*rows):
     seen = [
         Candidate("", answer, 0, coherence=0.5, verified=v, reward=(v or 0.0) + 0.5) for answer, v in rows
     ]
-    return Judged(seen, [Verdict(tuple(v for _, v in rows))], Grader())
+    return SearchHistory(seen, [Verdict(tuple(v for _, v in rows))], Grader())
 
 
 def test_the_approval_of_an_answer_is_the_sum_of_its_verdicts_or_its_votes():

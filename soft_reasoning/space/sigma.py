@@ -21,13 +21,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import answers
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.search.embedding import GaussianEmbedding
-from soft_reasoning.search.features import ROLE, NextTokenFeatures
+from soft_reasoning.space.features import ROLE, NextTokenFeatures
 from soft_reasoning.types import Effect, Problem, Request, generator_for
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -51,12 +50,13 @@ _scales: WeakKeyDictionary[Engine, dict[Any, float]] = WeakKeyDictionary()
 
 
 @answers(ChooseSigma)
-def choose(jobs: Sequence[Job[ChooseSigma]], engine: Engine) -> list[float]:
+def choose_sigmas(jobs: Sequence[Job[ChooseSigma]], engine: Engine) -> list[float]:
     """Return the scales, each of which is computed once per engine, wording and embedding."""
-    return [_choose_sigma(job.effect, engine) for job in jobs]
+    return [choose_sigma(job.effect, engine) for job in jobs]
 
 
-def _choose_sigma(effect: ChooseSigma, engine: Engine) -> float:
+def choose_sigma(effect: ChooseSigma, engine: Engine) -> float:
+    """Return the smallest scale of ``GRID`` whose divergence is near the largest."""
     context, embedding = effect.context, effect.embedding
     prompts = [context.prompts.solve(problem) for problem in _questions()]
     scales = _scales.setdefault(engine, {})
@@ -93,4 +93,6 @@ def smallest_near_best(values: Sequence[float]) -> int:
 
 @cache
 def _questions() -> list[Problem]:
+    from soft_reasoning.data.demo import demo_dataset  # imports Hydra, which few need here
+
     return demo_dataset("validation", name="demo", limit=QUESTIONS).problems()

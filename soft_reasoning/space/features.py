@@ -1,14 +1,14 @@
 """Features: the surrogate's inputs for a point.
 
 The reward is piecewise constant over u: many points give the same text. So the surrogate's kernel may use
-the model's reaction to a point in place of u. The engine looks at a question's :class:`Pool` of points in one
-batch. Features are scaled to the distances of points of N(0, I), so that a lengthscale has the same meaning.
+the model's reaction to a point in place of u. The reaction is read from a look, a request that the engine
+answers for all points of a question's :class:`~soft_reasoning.space.pool.PointPool` in one batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -119,8 +119,8 @@ class LookaheadFeatures:
         whole("tokens", self.tokens, least=1)
 
     def look(self, request: Request) -> Request | None:
-        most = min(self.tokens, request.max_new_tokens)
-        return replace(request, max_new_tokens=most, sampling=GREEDY, role=ROLE)
+        tokens = min(self.tokens, request.max_new_tokens)
+        return replace(request, max_new_tokens=tokens, sampling=GREEDY, role=ROLE)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
         return table([dict.fromkeys(enumerate(look.token_ids), 1.0) for look in looks])
@@ -130,72 +130,6 @@ def table(rows: Sequence[Mapping[Any, float]]) -> Tensor:
     """(n, F) float64: a column for each key, 0 where a row lacks it."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     return torch.tensor([[row.get(key, 0.0) for key in keys] for row in rows], dtype=torch.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """The candidate points of a question, and the knowledge of them before any is completed.
-
-    Attributes:
-        points: (N, d) float64.
-        features: (N, N) float64, with the distances of the features, scaled by :func:`scaled`.
-        behaviour: (N,) equal numbers for points that are known to behave alike.
-        looks: The completion of each look; empty without looks.
-    """
-
-    points: Tensor
-    features: Tensor
-    behaviour: Tensor
-    looks: tuple[Completion, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        points: Tensor,
-        rows: Tensor,
-        behaviours: Sequence[Hashable],
-        looks: Sequence[Completion] = (),
-    ) -> Pool:
-        """Return the pool of ``points`` (N, d) with feature ``rows`` (N, F) and ``behaviours`` (N)."""
-        numbers: dict[Hashable, int] = {}
-        alike = torch.tensor([numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours])
-        return cls(points, scaled(rows), alike, tuple(looks))
-
-    def find(self, points: Tensor) -> Tensor:
-        """(n,): the indices of ``points`` (n, d), which are points of the pool."""
-        return (points.unsqueeze(1) == self.points).all(-1).to(torch.uint8).argmax(-1)
-
-    def choices(self, seen: Tensor) -> Tensor:
-        """(N,): the points' behaviours, and -1 for behaviours of the points ``seen`` (n, d)."""
-        excluded = self.behaviour[self.find(seen)]
-        return self.behaviour.masked_fill(torch.isin(self.behaviour, excluded), -1)
-
-    def unseen(self, seen: Tensor) -> int:
-        """Return the number of behaviours that the points ``seen`` (n, d) do not have."""
-        choices = self.choices(seen)
-        return len(choices[choices >= 0].unique())
-
-    def summary(self) -> dict[str, int]:
-        """Return the pool's entry in a trace."""
-        return {"points": len(self.points), "behaviours": int(self.behaviour.max()) + 1}
-
-
-def scaled(rows: Tensor) -> Tensor:
-    """Return (n, n) rows whose distances are those of ``rows`` (n, F) times a factor.
-
-    The factor makes the median distance of different rows sqrt(2 n), as for points of N(0, I) in n
-    dimensions. So a lengthscale in units of sqrt(d) has the same meaning for features as for such points.
-    """
-    n = len(rows)
-    rows = rows.double() - rows.double().mean(0)
-    if rows.shape[1] > n:
-        rows = torch.linalg.qr(rows.T, mode="r").R.T  # a rotation
-    rows = torch.nn.functional.pad(rows, (0, n - rows.shape[1]))
-    distances = torch.pdist(rows)
-    distances = distances[distances > 1e-6 * rows.norm(dim=-1).max()]
-    if not len(distances):  # all points have the same features
-        return torch.zeros_like(rows)
-    return rows * (math.sqrt(2 * n) / float(distances.median()))
 
 
 def _reading(request: Request) -> Request:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from soft_reasoning import SoftReasoner, SoftReasoningObjective, UserError
+from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.types import generator_for
 
@@ -25,7 +25,7 @@ def test_completions_that_go_on_from_a_look_are_those_from_the_start(looking):
     with SoftReasoner.from_pretrained("demo", overrides=GREEDY) as plain:
         for question in QUESTIONS:
             result = looking.solve(question)
-            objective = SoftReasoningObjective(plain, question)
+            objective = plain.objective(question)
             objective(torch.tensor([c.u for c in result.candidates], dtype=torch.float64))
             for theirs, mine in zip(objective.candidates, result.candidates, strict=True):
                 assert (mine.text, mine.answer, mine.finish_reason) == (

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.rewards.yes_no import ask_yes_no, probability_of_yes, word_ids
+from soft_reasoning.scheduling.yes_no import ask_yes_no, probability_of_yes, word_ids
 from soft_reasoning.types import Completion, Prompt, UserError
 
 

@@ -1,4 +1,4 @@
-"""A problem's state after some rounds: its candidates, the verdicts, and which answers are equal."""
+"""The history of a question's rounds: its candidates, the verdicts, and which answers are equal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_typ
 
 
 @dataclass(frozen=True)
-class Judged:
-    """The state that final rules and stopping rules read.
+class SearchHistory:
+    """What is known of a question after some rounds; final rules and stopping rules read it.
 
     Attributes:
         candidates: The candidates of all rounds.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.methods.scale import GRID, divergence, smallest_near_best
+from soft_reasoning.space.sigma import GRID, divergence, smallest_near_best
 
 QUESTION = (
     "Sam has 20 cards. 1) Sam buys 3 packs of 4 cards. 2) Sam loses 5. How many cards does Sam have now?"

@@ -5,13 +5,12 @@ import math
 import pytest
 import torch
 
-from soft_reasoning.search.features import (
+from soft_reasoning.space.features import (
     HiddenStateFeatures,
     LookaheadFeatures,
     NextTokenFeatures,
-    Pool,
-    scaled,
 )
+from soft_reasoning.space.pool import PointPool, scaled
 from soft_reasoning.types import GREEDY, Completion, Request, Sampling, generator_for
 
 LOGITS = torch.randn(6, 30, generator=generator_for(0, "logits"))
@@ -81,7 +80,7 @@ def test_scaling_keeps_the_ratios_of_distances(columns):
 
 def test_a_pool_offers_each_behaviour_once():
     points = torch.arange(10.0).reshape(5, 2).double()
-    pool = Pool.of(points, points, ["a", "b", "a", "c", "b"])
+    pool = PointPool.of(points, points, ["a", "b", "a", "c", "b"])
     assert pool.unseen(points[:0]) == 3 and pool.unseen(points[[2]]) == 2
     assert pool.choices(points[[2]]).tolist() == [-1, 1, -1, 2, 1]
     assert pool.unseen(points[[2, 3, 4]]) == 0
