@@ -33,7 +33,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
-from soft_reasoning.runs.progress import Progress
+from soft_reasoning.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method

@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "thoughts", "answers", "demo", "data", "prompts", "engines", "scheduling",
-    "search", "rewards", "space", "methods", "objective", "configuration", "runs", "reports",
+    "types", "checks", "progress", "thoughts", "answers", "demo", "data", "prompts", "engines",
+    "scheduling",    "search", "rewards", "space", "methods", "objective", "configuration", "runs", "reports",
     "solution", "api", "integrations", "commands", "run",
 )  # fmt: skip
 READ = {"soft_reasoning.runs.files", "soft_reasoning.runs.manifest", "soft_reasoning.runs.records"}

@@ -8,7 +8,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.commands.finished import regrade_main
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.report import write_report
-from soft_reasoning.runs.records import grade, to_record
+from soft_reasoning.runs.grading import grade
+from soft_reasoning.runs.records import to_record
 from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
@@ -36,7 +37,7 @@ def folder(tmp_path, monkeypatch):
             store.add_costs({"engine": 1.0, "total": 2.0}, {"kv": i})
     measured = summarise(rows[:4], seconds={"engine": 4.0, "total": 8.0}, peaks={"kv": 3})
     write_results(store.folder, measured, rows[:4])
-    write_report(store.folder, Grader())
+    write_report(store.folder)
     return store.folder
 
 

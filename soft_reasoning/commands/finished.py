@@ -20,8 +20,8 @@ from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
-from soft_reasoning.reports.viewer.run import final_rule
 from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_json, read_records
+from soft_reasoning.runs.grading import final_rule
 from soft_reasoning.runs.records import stored_candidates, stored_problem
 from soft_reasoning.runs.runner import regrade
 from soft_reasoning.solution import Solution
@@ -103,7 +103,7 @@ def regrade_main(words: Sequence[str]) -> None:
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
         grader = build_grader(read_json(folder / MANIFEST)["config"], arguments.changes)
         regrade(folder, grader)
-        for note in write_report(folder, grader):
+        for note in write_report(folder):
             print(note, file=sys.stderr)
         print(f"{summary(folder)}\n\n{folder / REPORT}")
 

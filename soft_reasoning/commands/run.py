@@ -51,7 +51,7 @@ def run_one(
     return run(
         problems, solver, folder, plain(config), overrides=overrides,
         fresh=config.fresh, progress=config.progress, tracker=tracker,
-        report=lambda finished: write_report(finished, solver.grader),
+        report=write_report,
     )  # fmt: skip
 
 

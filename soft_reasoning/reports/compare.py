@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -12,12 +13,11 @@ import pandas as pd
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import LABEL, METHOD, Cell, group_runs
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
-from soft_reasoning.reports.stopped import STOPPED, mean_curve
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import GRADES, read_json, write_json, write_text, writing
 from soft_reasoning.runs.manifest import grows
-from soft_reasoning.runs.records import FIRST, MEMORY
+from soft_reasoning.runs.records import COVERAGE_AT, MEMORY
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"
@@ -25,7 +25,7 @@ PREFERRED = "soft_reasoning"
 """The default reference, if a run of this method is compared."""
 
 SHARES = {"exact_match": "accuracy", "coverage": "coverage"}
-SHARES |= {name: name for name in (f"coverage@{FIRST}", f"pass@{FIRST}")}
+SHARES |= {name: name for name in (f"coverage@{COVERAGE_AT}", f"pass@{COVERAGE_AT}")}
 """Columns of shares by their names in results.json."""
 QUALITY: dict[str, Callable[[Mapping[str, Any]], str]] = {
     **{f"{title} %": lambda row, name=name: over_seeds(row[name], row[f"{name}_stderr"])
@@ -142,7 +142,7 @@ def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
             "accuracy": accuracies.mean(),
             "error": accuracies.std() if several else first.get("exact_match_stderr"),
             "interval": half_width(accuracies.std(), len(accuracies), first.get("exact_match_stderr")),
-            "curve": mean_curve([read_json(folder / STOPPED) for folder in cell.folders]),
+            "curve": mean_curve([result["after_each_round"] for result in cell.results]),
             **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
             **{name: cell.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")},
@@ -167,6 +167,14 @@ def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
     for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
         row["p"] = p
     return rows
+
+
+def mean_curve(curves: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[float, float]]:
+    """(tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
+    rounds = [[c[min(n, len(c) - 1)] for c in curves] for n in range(max(map(len, curves))) if all(curves)]
+    if any(row["accuracy"] is None for rows in rounds for row in rows):
+        return []
+    return [(fmean(r["tokens"] for r in rows), fmean(r["accuracy"] for r in rows)) for rows in rounds]
 
 
 def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:

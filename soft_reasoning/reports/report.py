@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.stopped import STOPPED, if_stopped
 from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, rough, save, share
-from soft_reasoning.reports.viewer.run import final_rule, write_run
+from soft_reasoning.reports.viewer.run import write_run
 from soft_reasoning.runs.files import (
     GRADES,
     MANIFEST,
@@ -19,12 +18,10 @@ from soft_reasoning.runs.files import (
     REPORT,
     RESULTS,
     read_json,
-    read_records,
-    write_json,
     write_text,
     writing,
 )
-from soft_reasoning.runs.records import FIRST
+from soft_reasoning.runs.records import COVERAGE_AT
 from soft_reasoning.types import shortened
 
 EXTRACTION = (
@@ -57,14 +54,10 @@ TABLES = "tables"
 Metrics: TypeAlias = Mapping[str, Any]
 
 
-def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
+def write_report(folder: Path) -> list[str]:
     """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
 
     Where no problem has a reference answer, the answers are written to ``predictions.csv``.
-
-    Args:
-        folder: The run's folder.
-        grader: Reads and compares the answers on the page.
 
     Returns:
         Notes about missing parts of the report.
@@ -73,26 +66,23 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
         UserError: If the folder holds no finished run, or cannot be written.
     """
     metrics, manifest, grades = (read_json(folder / name) for name in (RESULTS, MANIFEST, GRADES))
-    config = manifest["config"]
-    with writing(folder):
-        records = (record for record in read_records(folder) if record["doc_id"] in grades)
-        rounds = if_stopped(records, grader, final_rule(config))
-        write_json(folder / STOPPED, rounds)
-        pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
-        if pictures:
+    config, rounds = manifest["config"], metrics["after_each_round"]
+    pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
+    if pictures:
+        with writing(folder):
             plots.after_each_round(rounds, folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
-    settings = metrics.get("grader") or config.get("grader") or {}
-    grader_options = " ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_")
-    origin = f"Seed {config.get('seed')}. Grader: {grader_options or grader.name}."
-    parts = [f"# {title}", _headline(metrics).markdown(), origin]
+    grader = metrics["grader"]
+    settings = " ".join(f"{key}={value}" for key, value in grader.items())
+    parts = [f"# {title}", _headline(metrics).markdown(), f"Seed {config.get('seed')}. Grader: {settings}."]
     parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
-    write_run(folder, title, list(build_tables(metrics).values()), grades.keys(), grader, pictures)
+    tables = list(build_tables(metrics).values())
+    rows = write_run(folder, title, manifest, grader["name"], grades, tables, pictures)
     if _ungraded(grades):
-        rows = [(name, question, answer or "") for name, question, answer in _predictions(folder, grades)]
-        write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), rows, labels=3).csv())
+        answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
+        write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
 
 
@@ -114,8 +104,9 @@ def summary(folder: Path) -> str:
     metrics, grades = read_json(folder / RESULTS), read_json(folder / GRADES)
     lines: list[str] = []
     if _ungraded(grades):
-        answers = list(_predictions(folder, grades))
-        lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, _, answer in answers[:SHOWN]]
+        with writing(folder), open(folder / PREDICTIONS, encoding="utf-8", newline="") as file:
+            answers = [(row["id"], row["answer"]) for row in csv.DictReader(file)]
+        lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, answer in answers[:SHOWN]]
         if len(answers) > SHOWN:
             lines.append(f"... and {len(answers) - SHOWN} more")
         lines += ["", str(folder / PREDICTIONS), ""]
@@ -124,13 +115,6 @@ def summary(folder: Path) -> str:
 
 def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
     return all(grade["correct"] is None for grade in grades.values())
-
-
-def _predictions(folder: Path, ids: Collection[str]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (id, question, answer) of the problems in ``ids``."""
-    for record in read_records(folder):
-        if record["doc_id"] in ids:
-            yield record["doc_id"], record["question"], record["answer"]
 
 
 def _name(config: Mapping[str, Any], key: str) -> str:
@@ -198,7 +182,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         ["problems", count(metrics["problems"])],
         ["accuracy %", share(metrics, "exact_match")],
         ["coverage %", share(metrics, "coverage")],
-        [f"coverage of the first {FIRST} %", share(metrics, f"coverage@{FIRST}")],
+        [f"coverage of the first {COVERAGE_AT} %", share(metrics, f"coverage@{COVERAGE_AT}")],
         *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],

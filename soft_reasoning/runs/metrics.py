@@ -10,8 +10,16 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.answers import MODES
-from soft_reasoning.runs.records import FIRST, MEMORY, WRONG_REASONS, Graded, difficulty_key
+from soft_reasoning.runs.grading import Graded
+from soft_reasoning.runs.records import COVERAGE_AT, MEMORY
 from soft_reasoning.types import Usage, UserError
+
+WRONG_REASONS = ("uncovered", "rejected", "outvoted")
+"""Why final answers are wrong: no candidate is right, the verifier approved no right candidate, or it did and
+another answer was chosen."""
+
+DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
+"""Names of difficulties, in order."""
 
 Frame: TypeAlias = Any
 Series: TypeAlias = Any
@@ -55,7 +63,7 @@ def measure(
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
     return {
         "problems": len(rows),
-        **_shares(with_gold, SHARES | {f"coverage@{FIRST}": "covered_first"}),
+        **_shares(with_gold, SHARES | {f"coverage@{COVERAGE_AT}": "covered_first"}),
         **(_pass(graded_candidates, len(with_gold)) if independent else {}),
         "unparsed": _mean(1 - problems["parsed"]),
         "candidates": len(candidates) / len(rows) if rows else None,
@@ -69,6 +77,7 @@ def measure(
             "share_ended_after": {str(int(n)): float(part) for n, part in ended.items()},
         },
         "by_round": _by_round(problems, candidates),
+        "after_each_round": _after_each_round(rows),
         "decided": _mean(pd.Series([part for row in rows for part in row.decided], dtype=float)),
         "auc": _auc(graded_candidates),
         "by_difficulty": {
@@ -152,13 +161,13 @@ def _by_extraction(readings: Frame) -> dict[str, dict[str, float | None]]:
 
 
 def _pass(graded: Frame, problems: int) -> dict[str, float | None]:
-    """pass@m for m = 1, 2, 4, ..., ``FIRST`` and the largest number of samples that every problem has.
+    """pass@m for m = 1, 2, 4, ..., ``COVERAGE_AT`` and the largest number of samples that every problem has.
 
     Only the first round counts: later rounds depend on its results, which would bias the estimate.
     """
     counts = graded[graded["round"] == 0].groupby("problem")["correct"].agg(["sum", "size"]).astype(int)
     least = int(counts["size"].min()) if len(counts) == problems > 0 else 0
-    sizes = {m for m in (*(2**i for i in range(least.bit_length())), FIRST, least) if 1 <= m <= least}
+    sizes = {m for m in (*(2**i for i in range(least.bit_length())), COVERAGE_AT, least) if 1 <= m <= least}
     metrics: dict[str, float | None] = {}
     for m in sorted(sizes):
         metrics |= share(f"pass@{m}", pd.Series([pass_at(n, right, m) for right, n in counts.to_numpy()]))
@@ -189,6 +198,32 @@ def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
         }
         for number, row in table.iterrows()
     ]
+
+
+def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
+    """For each round, means over all problems if all searches had ended after it.
+
+    A problem that ended earlier keeps its last values. ``accuracy``, with its standard error ``stderr``, is
+    None if the final rule cannot be replayed. ``tokens`` are those generated so far.
+    """
+    rows = [
+        {"problem": i, "round": number, **values}
+        for i, row in enumerate(graded)
+        for number, values in enumerate(row.after_rounds, start=1)
+    ]
+    if not rows:
+        return []
+    frame: Any = pd.DataFrame(rows).pivot(index="round", columns="problem").astype(float).ffill()
+    right = frame["correct"].dropna(axis=1, how="all")  # of the problems with a reference answer
+    accuracy = right.mean(axis=1, skipna=False)
+    means = {
+        "accuracy": accuracy,
+        "stderr": (accuracy * (1 - accuracy) / (right.shape[1] - 1)) ** 0.5,
+        "best_reward": frame["best_reward"].mean(axis=1),
+        "tokens": frame["tokens"].mean(axis=1),
+    }
+    means = pd.DataFrame(means).reset_index().astype(object)
+    return means.where(means.notna(), None).to_dict("records")
 
 
 def _auc(candidates: Frame) -> dict[str, float | None]:
@@ -263,3 +298,8 @@ def pass_at(n: int, correct: int, m: int) -> float:
     1 - C(n - c, m) / C(n, m) for 1 <= m <= n, unbiased (Chen et al. 2021).
     """
     return 1.0 - math.comb(n - correct, m) / math.comb(n, m)
+
+
+def difficulty_key(level: str) -> tuple[int, int, str]:
+    """Return a key that sorts words from easy to expert and numbers by value."""
+    return (DIFFICULTIES.index(level) if level in DIFFICULTIES else -1, len(level), level)

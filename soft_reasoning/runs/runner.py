@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,24 @@ from omegaconf import DictConfig
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.replay import StoreFile
-from soft_reasoning.runs.files import GRADES, MANIFEST, RESULTS, read_json, read_records, write_json
+from soft_reasoning.progress import Progress
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.runs.files import (
+    GRADES,
+    MANIFEST,
+    RESULTS,
+    read_json,
+    read_records,
+    write_json,
+    write_text,
+)
+from soft_reasoning.runs.grading import Graded, final_rule, grade
 from soft_reasoning.runs.metrics import measure
-from soft_reasoning.runs.progress import Progress
-from soft_reasoning.runs.records import Graded, grade, stored_problem, to_record
+from soft_reasoning.runs.records import stored_problem, to_record
 from soft_reasoning.runs.store import Store
 from soft_reasoning.runs.tracking import Tracker, follow_run
 from soft_reasoning.scheduling.job import Clock
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.types import Problem, Result, Usage, UserError
 
 
 class Solver(Protocol):
@@ -105,17 +116,17 @@ def run(
     problems = list(problems)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    display = Progress(len(problems), enabled=progress)
+    display, final = Progress(len(problems), enabled=progress), final_rule(config)
     with (
         Store(folder, config, overrides=overrides, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in store.notes:
             display.say(note)
-        rows = [grade(record, solver.grader) for record in store.records]
+        rows = [grade(record, solver.grader, final) for record in store.records]
         check_stored(store, problems)
         for row in rows:
-            display.count(row)
+            _count(row, display)
         if display.done:
             display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
         done = {row.problem["doc_id"] for row in rows}
@@ -125,9 +136,9 @@ def run(
             display.say(f"completions that are stored in {completions.path} are not generated again")
         try:
             with display:
-                for row in _solve(todo, solver, store, completions) if todo else ():
+                for row in _solve(todo, solver, store, completions, final) if todo else ():
                     rows.append(row)
-                    display.count(row)
+                    _count(row, display)
                     display.show()
                     log(display.figures(), display.done)
         except BaseException:
@@ -135,8 +146,7 @@ def run(
                 stored = f"{display.done} of {len(problems)} problems are stored in {store.folder}"
                 display.say(f"stopped: {stored}; the same command continues")
             raise
-        rate, independent = solver.about.get("flops"), solver.about["independent"]
-        metrics = measure(rows, costs=store.costs, rate=rate, independent=independent)
+        metrics = _measure(rows, solver.grader, store.costs, solver.about)
         store.update_config()
         write_results(store.folder, metrics, rows)
         for note in report(store.folder) if report is not None else ():
@@ -144,8 +154,30 @@ def run(
     return Summary(store.folder, metrics)
 
 
+def _count(row: Graded, display: Progress) -> None:
+    usage = sum(row.usage.values(), Usage())
+    read, correct, covered = (row.problem[name] for name in ("parsed", "correct", "covered"))
+    display.count(
+        usage.generated_tokens, read=read, correct=correct, covered=covered, replayed=usage.replayed_tokens
+    )
+
+
+def _measure(
+    rows: Sequence[Graded], grader: AnswerGrader, costs: Mapping[str, Any], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the metrics of a run, with the grader's settings."""
+    metrics = measure(rows, costs=costs, rate=about.get("flops"), independent=about.get("independent", False))
+    values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
+    plain = {key: value for key, value in values.items() if isinstance(value, str | float | int | None)}
+    return metrics | {"grader": {"name": grader.name, **plain}}
+
+
 def _solve(
-    problems: Iterable[Problem], solver: Solver, store: Store, completions: StoreFile | None
+    problems: Iterable[Problem],
+    solver: Solver,
+    store: Store,
+    completions: StoreFile | None,
+    final: FinalAnswer | None,
 ) -> Iterator[Graded]:
     """Solve ``problems`` and yield each graded problem when its record is on the disk."""
     clock, last = Clock(), perf_counter()
@@ -156,7 +188,7 @@ def _solve(
         time = perf_counter()
         store.add_costs(clock.taken() | {"total": time - last}, solver.peaks())
         last = time
-        yield grade(record, solver.grader)
+        yield grade(record, solver.grader, final)
 
 
 def check_stored(store: Store, problems: Sequence[Problem]) -> None:
@@ -186,13 +218,9 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
 def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
     """Write the metrics of a run, and each problem's outcome by its id."""
     write_json(folder / RESULTS, metrics)
-    outcomes = {
-        row.problem["doc_id"]: {
-            name: row.problem[name] for name in ("correct", "covered", "answer", "difficulty")
-        }
-        for row in rows
-    }
-    write_json(folder / GRADES, dict(sorted(outcomes.items())))
+    outcomes = sorted((row.problem["doc_id"], row.outcome()) for row in rows)
+    lines = [f"{json.dumps(name)}: {json.dumps(outcome)}" for name, outcome in outcomes]  # a line per problem
+    write_text(folder / GRADES, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
@@ -206,10 +234,8 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest, ids, results = (read_json(folder / name) for name in (MANIFEST, GRADES, RESULTS))
-    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in ids]
-    rate, independent = manifest.get("flops"), manifest.get("independent", False)
-    metrics = measure(rows, costs=results, rate=rate, independent=independent)
-    settings = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
-    metrics["grader"] = {"name": grader.name, **settings}
+    final = final_rule(manifest["config"])
+    rows = [grade(record, grader, final) for record in read_records(folder) if record["doc_id"] in ids]
+    metrics = _measure(rows, grader, results, manifest)
     write_results(folder, metrics, rows)
     return metrics

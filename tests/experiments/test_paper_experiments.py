@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.conf_dir import conf_dir
-from soft_reasoning.reports import report
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
 SETTINGS = [Path(conf_dir(), "experiment", f"{name}.yaml") for name in ("llama_zero", "llama_few")]
@@ -34,7 +33,6 @@ def ends(path):
     "path", [p for p in FILES + SETTINGS + SWEEPS if p.stem != "paper_neurons"], ids=lambda p: p.stem
 )
 def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
-    monkeypatch.setattr(report, "if_stopped", lambda *_: [])  # each run's own plots take most of the time
     command = path.read_text().splitlines()[1].partition("soft_reasoning.run ")[2].split()
     limit = "limit=2" if path.stem in TWICE or path in SWEEPS else "limit=10"
     small = ["model=demo", "dataset=demo", "dataset.shots=0", "seed=0", limit, "progress=false"]

@@ -40,7 +40,7 @@ def finished(
     independent = method in ("self_consistency", "fire")
     costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
     stored(folder, config, results, overrides=overrides, **costs, independent=independent)
-    assert write_report(folder, GRADER) == []
+    assert write_report(folder) == []
     return folder
 
 
@@ -67,7 +67,7 @@ def test_tables_are_written_on_demand(tmp_path):
 def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "available", lambda: False)
     stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
-    [note] = write_report(tmp_path, GRADER)
+    [note] = write_report(tmp_path)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))
 

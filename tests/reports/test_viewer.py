@@ -7,15 +7,17 @@ from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, wri
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.reports.viewer.run import build_entry, final_rule
+from soft_reasoning.reports.viewer.run import build_entry
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
+from soft_reasoning.runs.grading import final_rule, grade
 from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Result
 
 
 def entry(result, final=None, gold="3"):
-    return build_entry(to_record(problem(1, gold), result, GRADER), GRADER, final)
+    record = to_record(problem(1, gold), result, GRADER)
+    return build_entry(record, grade(record, GRADER, final).outcome())
 
 
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):

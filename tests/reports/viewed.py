@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.runs.files import GRADES, MANIFEST, read_json
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.runs.world import stored
 
@@ -57,7 +58,8 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
     """A run's folder with ``results`` by problem, and its page."""
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
     stored(folder, config, results.items())
-    write_run(folder, f"{method} {HOSTILE}", [], [problem.id for problem in results], GRADER, {})
+    manifest, grades = read_json(folder / MANIFEST), read_json(folder / GRADES)
+    write_run(folder, f"{method} {HOSTILE}", manifest, GRADER.name, grades, [], {})
     return folder
 
 

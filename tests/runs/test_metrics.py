@@ -6,8 +6,9 @@ import math
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.runs.grading import grade
 from soft_reasoning.runs.metrics import equal_samples
-from soft_reasoning.runs.records import grade, stored_problem, to_record
+from soft_reasoning.runs.records import stored_problem, to_record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.runs.world import summarise
 

@@ -35,7 +35,7 @@ def whole(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     run(
         problems(12), Local(method, context), folder, config, progress=False,
-        report=lambda finished: write_report(finished, context.grader),
+        report=write_report,
     )  # fmt: skip
     return folder
 
@@ -154,7 +154,7 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     assert record["exact_match"] is None and record["answer"] is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
     assert capsys.readouterr().out == ""
-    write_report(tmp_path, context.grader)
+    write_report(tmp_path)
     shown = (tmp_path / "predictions.csv").read_text().splitlines()
     assert shown == ["id,question,answer", f"mine,How many pens?,{record['answer']}"]
     assert f"mine: {record['answer']}" in terminal(tmp_path)

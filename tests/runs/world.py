@@ -10,9 +10,10 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.runs.grading import final_rule, grade
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import measure
-from soft_reasoning.runs.records import grade, to_record
+from soft_reasoning.runs.records import to_record
 from soft_reasoning.runs.runner import run, write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Problem
@@ -46,7 +47,8 @@ def without_replays(record):
 
 def summarise(rows, *, seconds=None, peaks=None, **more):
     """The metrics of ``rows``."""
-    return measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)
+    metrics = measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)
+    return metrics | {"grader": {"name": "flexible"}}
 
 
 def stored(folder, config, results, *, overrides=(), **more):
@@ -56,7 +58,7 @@ def stored(folder, config, results, *, overrides=(), **more):
         for problem, result in results:
             record = to_record(problem, result, Grader())
             store.append(record)
-            rows.append(grade(record, Grader()))
+            rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)
     return folder
 

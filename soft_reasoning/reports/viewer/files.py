@@ -36,10 +36,16 @@ def write_page(
     entries: Iterable[Entry],
     tables: Sequence[Table],
     pictures: Mapping[str, str],
-) -> None:
-    """Write ``report.html`` into ``folder``: ``head`` for the whole page, an entry for each problem.
+) -> list[list[Any]]:
+    """Write ``report.html`` into ``folder``, and return the rows of its table of problems.
 
-    ``pictures`` are PNG files of the folder by title.
+    Args:
+        folder: The folder of a run, a comparison or a sweep.
+        title: The page's title.
+        head: What the page says of the whole.
+        entries: An entry for each problem.
+        tables: The tables above the problems.
+        pictures: PNG files of the folder by title.
     """
     rows: list[list[Any]] = []
     shards: list[str] = []
@@ -59,6 +65,7 @@ def write_page(
     }
     data["index"] = pack({**head, **about, "rows": rows, "shard": SHARD})
     write_text(folder / PAGE, _page(title, data))
+    return rows
 
 
 def pack(value: Any) -> str:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, short, write_page
-from soft_reasoning.rewards.final import FinalAnswer, count_votes
-from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
-from soft_reasoning.runs.files import MANIFEST, read_json, read_records
-from soft_reasoning.runs.records import read_answers, stored_agreement, stored_candidates, stored_problem
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.runs.files import read_records
+from soft_reasoning.runs.records import stored_agreement
 
 PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
 """Lists in a trace's entry with a value per candidate, and the page's names for the values."""
@@ -23,44 +18,50 @@ PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": 
 def write_run(
     folder: Path,
     title: str,
+    manifest: Mapping[str, Any],
+    grader: str,
+    grades: Mapping[str, Any],
     tables: Sequence[Table],
-    ids: Collection[str],
-    grader: AnswerGrader,
     pictures: Mapping[str, str],
-) -> None:
-    """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``.
+) -> list[list[Any]]:
+    """Write ``report.html`` of the run in ``folder``, and return the rows of its table of problems.
 
-    ``pictures`` are files of the folder by title.
+    Args:
+        folder: The run's folder.
+        title: The page's title.
+        manifest: The run's manifest.
+        grader: The name of the grader.
+        grades: The content of ``grades.json``; other problems are left out.
+        tables: The run's tables.
+        pictures: Files of the folder by title.
     """
-    manifest = read_json(folder / MANIFEST)
     config = manifest["config"]
-    final = final_rule(config)
     model = (config.get("model") or {}).get("path", "unknown")
     head = {
-        "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"],
-        "kind": "run", "rule": final and final.rule, "command": manifest["command"],
-    }  # fmt: skip
-    records = (record for record in read_records(folder) if record["doc_id"] in ids)
-    entries = (build_entry(record, grader, final) for record in records)
-    write_page(folder, title, head, entries, tables, pictures)
+        "kind": "run",
+        "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader}"],
+        "rule": ((config.get("method") or {}).get("final") or {}).get("rule"),
+        "command": manifest["command"],
+    }
+    records = (record for record in read_records(folder) if record["doc_id"] in grades)
+    entries = (build_entry(record, grades[record["doc_id"]]) for record in records)
+    return write_page(folder, title, head, entries, tables, pictures)
 
 
-def build_entry(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Entry:
-    """Return a problem's entry on the page."""
-    problem = stored_problem(record)
-    answer, answers = read_answers(record, grader)
-    right = {parsed: grader.correct(parsed, problem) for parsed in {answer, *answers}}
+def build_entry(record: Mapping[str, Any], grade: Mapping[str, Any]) -> Entry:
+    """Return a problem's entry on the page; ``grade`` is its entry in ``grades.json``."""
+    answers = grade["candidates"]
     detail: dict[str, Any] = {
-        "prompt": record.get("prompt") or [problem.question],
-        "rounds": _rounds(record, answers, right, grader, problem),
-        "votes": _votes(record, grader, final, problem),
+        "prompt": record.get("prompt") or [record["question"]],
+        "rounds": _rounds(record, grade),
+        "votes": [{name: short(value) for name, value in vote.items()} for vote in grade["votes"]],
         "ended": last_in_trace(record, "ended"),
     }
     row = [
-        problem.id, problem.question, problem.gold, answer, right[answer],
-        sum(right[parsed] is True for parsed in answers), len(answers), len(detail["rounds"]),
+        record["doc_id"], record["question"], record["target"], grade["answer"], grade["correct"],
+        sum(right is True for _, right in answers), len(answers), len(detail["rounds"]),
         sum(counts["generated_tokens"] for counts in record["usage"].values()),
-        len({*answers} - {None}),
+        len({answer for answer, _ in answers} - {None}),
     ]  # fmt: skip
     return row, detail
 
@@ -70,20 +71,19 @@ def last_in_trace(record: Mapping[str, Any], key: str) -> Any:
     return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
 
 
-def _rounds(
-    record: Mapping[str, Any],
-    answers: Sequence[str | None],
-    right: Mapping[str | None, bool | None],
-    grader: AnswerGrader,
-    problem: Problem,
-) -> list[dict[str, Any]]:
-    traced = {entry["round"]: entry for entry in record["trace"] if "round" in entry}
+def _rounds(record: Mapping[str, Any], grade: Mapping[str, Any]) -> list[dict[str, Any]]:
+    traced = {
+        entry["round"]: (entry, right)
+        for entry, right in zip(record["trace"], grade["verifier"], strict=True)
+        if "round" in entry
+    }
     rounds: dict[int, dict[str, Any]] = {}
-    for candidate, answer, text in zip(record["candidates"], answers, record["resps"][0], strict=True):
+    rows = zip(record["candidates"], grade["candidates"], record["resps"][0], strict=True)
+    for candidate, (answer, right), text in rows:
         number = candidate["round"]
-        entry = traced.get(number, {})
+        entry, verified = traced.get(number, ({}, ()))
         if number not in rounds:
-            rounds[number] = {"round": number, "candidates": [], **_verifier(entry, grader, problem)}
+            rounds[number] = {"round": number, "candidates": [], **_verifier(entry, verified)}
         cards = rounds[number]["candidates"]
         facts = {
             "reward": candidate["reward"], "verified": candidate["verified"],
@@ -92,7 +92,7 @@ def _rounds(
             **_traced(entry, len(cards)),
         }  # fmt: skip
         shown = {name: short(value) for name, value in facts.items() if value is not None}
-        cards.append({"answer": answer, "right": right[answer], "text": text, **shown})
+        cards.append({"answer": answer, "right": right, "text": text, **shown})
     return [rounds[number] for number in sorted(rounds)]
 
 
@@ -110,38 +110,9 @@ def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
     return facts
 
 
-def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) -> dict[str, Any]:
+def _verifier(entry: Mapping[str, Any], right: Sequence[bool | None]) -> dict[str, Any]:
     verdict = entry.get("verifier") or {}
     if not verdict.get("texts"):
         return {}
     parts = {name: list(verdict.get(name, ())) for name in ("texts", "prompts", "answers", "weights")}
-    right = [grader.correct(answer, problem) for answer in parts["answers"]]
     return {"verifier": {**parts, "right": right, "weights": list(map(short, parts["weights"]))}}
-
-
-def _votes(
-    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None, problem: Problem
-) -> list[dict[str, Any]]:
-    """Return the answers as the run read them, by descending weight, each with its voters.
-
-    Weights are None if ``final`` is not known to be a vote over the record's contents.
-    """
-    chosen, kind = record["answer"], problem.answer_type
-    history = SearchHistory(stored_candidates(record), stored_verdicts(record["trace"]), grader, kind)
-    return [
-        {name: short(value) for name, value in asdict(vote).items()}
-        | {"right": grader.correct(vote.answer, problem), "chosen": grader.equal(vote.answer, chosen, kind)}
-        for vote in count_votes(history, final)
-    ]
-
-
-def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:
-    """The rule of the run's final answers, if it is a :class:`FinalAnswer`; else None."""
-    settings = (config.get("method") or {}).get("final") or {}
-    if "rule" not in settings:  # a method without such a rule
-        return None
-    values = {key: value for key, value in settings.items() if key != "_target_" and value is not None}
-    try:
-        return FinalAnswer(**values)
-    except (TypeError, UserError):  # another class, or a rule of another version
-        return None

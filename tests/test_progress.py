@@ -4,15 +4,8 @@ import io
 
 import pytest
 
-from soft_reasoning.runs import progress
-from soft_reasoning.runs.progress import Progress
-from soft_reasoning.runs.records import Graded
-from soft_reasoning.types import Usage
-
-
-def row(correct, covered, parsed=True):
-    usage = {"candidate": Usage(generated_tokens=50)}
-    return Graded({"correct": correct, "covered": covered, "parsed": parsed}, usage=usage)
+from soft_reasoning import progress
+from soft_reasoning.progress import Progress
 
 
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
@@ -22,7 +15,7 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
     with Progress(100, stream=stream) as shown:
         for _ in range(60):
             now[0] += 1.0
-            shown.count(row(True, True))
+            shown.count(50, read=True, correct=True, covered=True)
             shown.show()
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
@@ -34,5 +27,5 @@ def test_answers_that_cannot_be_read_are_told_at_once(answers, warned):
     stream = io.StringIO()
     shown = Progress(30, enabled=False, stream=stream)
     for answer in answers:
-        shown.count(row(False, False, answer is not None))
+        shown.count(50, read=answer is not None, correct=False, covered=False)
     assert stream.getvalue().count("no answer could be read in the first 20 problems") == warned

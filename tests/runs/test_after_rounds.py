@@ -3,10 +3,12 @@
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.reports.stopped import if_stopped, mean_curve
+from soft_reasoning.reports.compare import mean_curve
 from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.runs.grading import grade
 from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
+from tests.runs.world import summarise
 
 VOTE = FinalAnswer("vote", verifier_weight=1.0)
 
@@ -24,30 +26,38 @@ def record(name, final, *rounds, verifier=()):
     return to_record(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
 
 
+def after_each_round(records, grader, final):
+    return summarise([grade(record, grader, final) for record in records])["after_each_round"]
+
+
 def test_a_problem_that_ended_keeps_what_it_had():
     solved = record("a", "3", "33")
     later = record("b", "3", "44", "333")
     spoilt = record("c", "4", "34", "4", verifier=["3", "4"])
-    rows = if_stopped([solved, later, spoilt], Grader(), VOTE)
+    rows = after_each_round([solved, later, spoilt], Grader(), VOTE)
     assert [row["round"] for row in rows] == [1, 2]
     assert [row["accuracy"] for row in rows] == [pytest.approx(2 / 3)] * 2
     assert [row["best_reward"] for row in rows] == [0.5, pytest.approx(3.5 / 3)]  # it never falls
     assert [row["tokens"] for row in rows] == [26.0, pytest.approx((26 + 62 + 42) / 3)]
-    more = if_stopped([solved, later, spoilt, record("d", "3", "33") | {"target": None}], Grader(), VOTE)
+    more = after_each_round(
+        [solved, later, spoilt, record("d", "3", "33") | {"target": None}], Grader(), VOTE
+    )
     assert [row["accuracy"] for row in more] == [row["accuracy"] for row in rows]
     [_, (tokens, _)] = mean_curve([rows, rows[:1]])
     assert tokens == pytest.approx((rows[1]["tokens"] + 26) / 2)
 
 
 def test_the_rule_is_applied_to_what_was_there():
-    rows = if_stopped([record("c", "4", "344", "4", verifier=["3", "4"])], Grader(), FinalAnswer("verifier"))
+    rows = after_each_round(
+        [record("c", "4", "344", "4", verifier=["3", "4"])], Grader(), FinalAnswer("verifier")
+    )
     assert [row["accuracy"] for row in rows] == [1.0, 0.0]
     unread = [record("c", "4", "344", "4", verifier=["3", "4"])]  # a text without "Answer:"
-    rows = if_stopped(unread, Grader(extraction="strict"), FinalAnswer("verifier"))
+    rows = after_each_round(unread, Grader(extraction="strict"), FinalAnswer("verifier"))
     assert [row["accuracy"] for row in rows] == [0.0, 0.0]
 
 
 def test_without_a_known_rule_only_the_end_is_known():
-    rows = if_stopped([record("b", "3", "44", "33")], Grader(), FinalAnswer("borda"))
+    rows = after_each_round([record("b", "3", "44", "33")], Grader(), FinalAnswer("borda"))
     assert [row["accuracy"] for row in rows] == [None, 1.0]
-    assert mean_curve([rows]) == [] and if_stopped([], Grader(), None) == []
+    assert mean_curve([rows]) == [] and after_each_round([], Grader(), None) == []

@@ -6,8 +6,6 @@ import sys
 from time import perf_counter
 from typing import Any, TextIO
 
-from soft_reasoning.runs.records import Graded, duration
-
 EVERY = 15.0
 """Seconds between two lines without a terminal."""
 
@@ -53,16 +51,26 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def count(self, row: Graded) -> None:
-        """Count a finished problem; warn if the first ``UNREAD`` problems have no readable answer."""
+    def count(
+        self, tokens: int, *, read: bool, correct: bool | None, covered: bool, replayed: int = 0
+    ) -> None:
+        """Count a finished problem; warn if the first ``UNREAD`` problems have no readable answer.
+
+        Args:
+            tokens: Its generated tokens.
+            read: Whether its answer could be read.
+            correct: Whether its answer is right; None without a reference answer.
+            covered: Whether a candidate is right.
+            replayed: Those of the tokens that came from a store of completions.
+        """
         self.done += 1
-        self._read += row.problem["parsed"]
-        self.tokens += sum(usage.generated_tokens for usage in row.usage.values())
-        self._replayed += sum(usage.replayed_tokens for usage in row.usage.values())
-        if row.problem["correct"] is not None:
+        self.tokens += tokens
+        self._replayed += replayed
+        self._read += read
+        if correct is not None:
             self._graded += 1
-            self._correct += row.problem["correct"]
-            self._covered += row.problem["covered"]
+            self._correct += correct
+            self._covered += covered
         if self.done == UNREAD and not self._read:
             self.say(
                 f"soft_reasoning: no answer could be read in the first {UNREAD} problems; look at the texts "
@@ -104,3 +112,13 @@ class Progress:
             self._bar.write(line, file=self._stream)
         else:
             print(line, file=self._stream, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
+    if 0 < seconds < 1:
+        return f"{seconds:.2g} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
