@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.reports.cells import Cell, by_problems, read_cells
+from soft_reasoning.reports.run_groups import RunGroup, by_problems, read_groups
 from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
 from soft_reasoning.runs.files import RESULTS, write_text
 from soft_reasoning.runs.manifest import CLASS, flatten
@@ -131,7 +131,7 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
     return list(by_metric.values())
 
 
-def beside(cells: list[Cell]) -> Table:
+def beside(cells: list[RunGroup]) -> Table:
     """Return a row for each figure of the paper that fits one of the cells."""
     rows = []
     for cell in cells:
@@ -145,7 +145,7 @@ def beside(cells: list[Cell]) -> Table:
     return Table(columns, rows, labels=5)
 
 
-def _gains(cells: Sequence[Cell]) -> list[list[str]]:
+def _gains(cells: Sequence[RunGroup]) -> list[list[str]]:
     """Soft Reasoning's accuracy minus that of the best baseline in the same runs, ours and the paper's."""
     pairs = []
     for cell in cells:
@@ -164,7 +164,7 @@ def _gains(cells: Sequence[Cell]) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def compare(figure: Figure, cell: Cell) -> list[str]:
+def compare(figure: Figure, cell: RunGroup) -> list[str]:
     """A figure's label, the runs' value, the paper's, and the difference of shares in points."""
     if figure.metric in AMOUNTS:
         label, path, unit = AMOUNTS[figure.metric]
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run's or a sweep's folder")
     folder = parser.parse_args().folder
     try:
-        table = beside(read_cells(sorted(path.parent for path in folder.rglob(RESULTS))))
+        table = beside(read_groups(sorted(path.parent for path in folder.rglob(RESULTS))))
         if not table.rows:
             raise UserError(f"{folder}: expected runs of the paper's settings, found none; see docs/paper.md")
     except UserError as error:

@@ -17,10 +17,11 @@ from soft_reasoning.configuration.conf_dir import run_name
 from soft_reasoning.configuration.implied import full_names
 from soft_reasoning.configuration.overrides import Override, parse
 from soft_reasoning.configuration.parts import built
-from soft_reasoning.reports.compare import PREFERRED, compare
+from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import summary, write_report
+from soft_reasoning.reports.run_groups import PREFERRED
 from soft_reasoning.runs.files import PROBES, REPORT
-from soft_reasoning.runs.manifest import grows
+from soft_reasoning.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
@@ -86,7 +87,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
         method, name = configs[label], label.replace(" ", ",")
-        if equal and label != first and grows(plain(method)["method"]):
+        if equal and label != first and tokens_scale_with_samples(plain(method)["method"]):
             probe = f"{name},method.samples={method.method.samples}"
             probed = run_one(
                 method, folder / PROBES / run_name(probe), launcher, overrides=commands[label], tracked=False

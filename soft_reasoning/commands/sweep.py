@@ -11,8 +11,14 @@ from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import run_name
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import Cell, by_problems, read_cells
 from soft_reasoning.reports.compare import compare
+from soft_reasoning.reports.run_groups import (
+    RunGroup,
+    by_problems,
+    default_reference,
+    named_reference,
+    read_groups,
+)
 from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.overview import write_overview
@@ -39,13 +45,14 @@ def combine(folder: Path) -> None:
         raise UserError(
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
-    cells = read_cells(runs)
-    tables = build_tables(cells)
+    groups = read_groups(runs)
+    reference = find_reference(groups)
+    tables = build_tables(groups, reference)
     print(f"\n{tables[TABLE].text()}\n")
-    parts = ["# Sweep", tables[TABLE].markdown(), *build_notes(cells), *_distribution(cells)]
+    parts = ["# Sweep", tables[TABLE].markdown(), *build_notes(groups), *_distribution(groups)]
     with writing(folder):
         if plots.available():
-            draw_sweep(cells, folder / PLOT)
+            draw_sweep(groups, folder / PLOT)
             parts.append(f"![The sweep]({PLOT})")
         else:
             print(plots.MISSING)
@@ -53,59 +60,73 @@ def combine(folder: Path) -> None:
     for name, table in tables.items():
         save(table, folder, name)
         parts += [] if name == TABLE else [f"## {table.title}", table.note, table.markdown()]
-    write_json(folder / f"{TABLE}.json", [row for cell in cells for row in _unrounded(cell)])
+    write_json(folder / f"{TABLE}.json", [row for group in groups for row in _unrounded(group)])
     write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
     print(folder / f"{TABLE}.md")
-    groups = {(model, dataset, f"{shots} shots"): group
-              for (model, dataset, shots), group in by_problems(cells).items()}  # fmt: skip
-    _compare_all(groups, folder)
-    columns = {", ".join(place): group for place, group in groups.items()}
+    places = {
+        (model, dataset, f"{shots} shots"): there
+        for (model, dataset, shots), there in by_problems(groups).items()
+    }
+    _compare_all(places, reference.label, folder)
+    columns = {", ".join(place): there for place, there in places.items()}
     write_overview(folder, "Sweep", list(tables.values()), columns, {})
 
 
-def _distribution(cells: Sequence[Cell]) -> list[str]:
+def _distribution(groups: Sequence[RunGroup]) -> list[str]:
     """Mean, deviation and range of the accuracies of a sweep over seeds or projections only."""
-    if len(cells) > 1 or len(values := accuracies(cells[0])) < 2:
+    if len(groups) > 1 or len(values := accuracies(groups[0])) < 2:
         return []
-    seeds = [(config.get("embedding") or {}).get("seed") for config in cells[0].configs]
+    seeds = [(config.get("embedding") or {}).get("seed") for config in groups[0].configs]
     drawn = "projections" if len(set(seeds)) > 1 else "seeds"
     text = f"Accuracy over {len(values)} {drawn}: {plots.distribution_note(values)}"
     return [f"{text}, median {statistics.median(values):.1f} %."]
 
 
-def _unrounded(cell: Cell) -> list[dict[str, Any]]:
+def _unrounded(group: RunGroup) -> list[dict[str, Any]]:
     """A row per run: its folder, its setting and its results."""
-    setting = {"model": cell.model, "dataset": cell.dataset, "shots": cell.shots, **cell.setting}
+    setting = {"model": group.model, "dataset": group.dataset, "shots": group.shots, **group.setting}
     return [
         {"folder": str(folder), **setting, "seed": config.get("seed"), **result}
-        for folder, config, result in zip(cell.folders, cell.configs, cell.results, strict=True)
+        for folder, config, result in zip(group.folders, group.configs, group.results, strict=True)
     ]
 
 
-def _compare_all(groups: Mapping[tuple[str, str, str], Sequence[Cell]], folder: Path) -> None:
-    """Write paired differences on the same problems, to ``reference`` or the setting nearest the defaults."""
-    if max(map(len, groups.values())) < 2:
-        return
+def find_reference(groups: Sequence[RunGroup]) -> RunGroup:
+    """Return the group that all tables compare with: the configured ``reference``, or nearest the defaults.
+
+    Raises:
+        UserError: If ``reference`` names no group.
+    """
+    if (label := groups[0].configs[0].get("reference")) is not None:
+        return named_reference(groups, label)
     defaults = result_keys(plain(compose_config()))
-    alone = len(groups) == 1
-    for place, group in groups.items():
-        if len(group) < 2 or any(len(cell.each("exact_match")) < len(cell.results) for cell in group):
+    return default_reference(
+        groups, lambda group: min(_changes(result_keys(config), defaults) for config in group.configs)
+    )
+
+
+def _compare_all(places: Mapping[tuple[str, str, str], Sequence[RunGroup]], label: str, folder: Path) -> None:
+    """Write paired differences to the group of that ``label``, on the problems that it shares with others."""
+    if max(map(len, places.values())) < 2:
+        return
+    alone = len(places) == 1
+    for place, groups in places.items():
+        if any(len(group.each("exact_match")) < len(group.results) for group in groups):
             continue
-        changes = [min(_changes(result_keys(c), defaults) for c in cell.configs) for cell in group]
-        nearest = group[changes.index(min(changes))]
-        solved = _problems(nearest)
-        compared = [cell for cell in group if cell is not nearest and solved & _problems(cell)]
-        if not compared:
-            print(f"no differences: the settings share no problem ({', '.join(place)})")
+        reference = next((group for group in groups if group.label == label), None)
+        solved = _problems(reference) if reference else set[str]()
+        compared = [group for group in groups if group is not reference and solved & _problems(group)]
+        if reference is None or not compared:
+            print(f"no differences: no run has problems in common with {label} ({', '.join(place)})")
             continue
-        runs = [run for cell in (nearest, *compared) for run in cell.folders]
+        runs = [run for group in (reference, *compared) for run in group.folders]
         where = folder if alone else folder / COMPARISONS / run_name(*place)
-        compare(runs, where, reference=nearest.configs[0].get("reference"), show=alone)
+        compare(runs, where, reference=reference.folders[0], show=alone)
 
 
-def _problems(cell: Cell) -> set[str]:
-    """The ids of the problems that the runs of ``cell`` solved."""
-    return {name for folder in cell.folders for name in read_json(folder / GRADES)}
+def _problems(group: RunGroup) -> set[str]:
+    """The ids of the problems that the runs of ``group`` solved."""
+    return {name for folder in group.folders for name in read_json(folder / GRADES)}
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:

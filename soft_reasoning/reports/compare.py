@@ -11,19 +11,23 @@ from typing import Any
 import pandas as pd
 
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import LABEL, METHOD, Cell, group_runs
+from soft_reasoning.reports.run_groups import (
+    LABEL,
+    METHOD,
+    RunGroup,
+    default_reference,
+    group_runs,
+    named_reference,
+)
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import GRADES, read_json, write_json, write_text, writing
-from soft_reasoning.runs.manifest import grows
+from soft_reasoning.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.runs.records import COVERAGE_AT, MEMORY
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"
-PREFERRED = "soft_reasoning"
-"""The default reference, if a run of this method is compared."""
-
 SHARES = {"exact_match": "accuracy", "coverage": "coverage"}
 SHARES |= {name: name for name in (f"coverage@{COVERAGE_AT}", f"pass@{COVERAGE_AT}")}
 """Columns of shares by their names in results.json."""
@@ -61,7 +65,7 @@ def compare(
     folders: Sequence[str | Path],
     folder: str | Path | None = None,
     *,
-    reference: str | None = None,
+    reference: str | Path | None = None,
     show: bool = True,
 ) -> tuple[Table, Table]:
     """Compare finished runs in two tables with a row per setting: quality of answers, and cost.
@@ -72,8 +76,9 @@ def compare(
         folders: Folders of finished runs.
         folder: Where to write ``comparison.md``, ``comparison.json``, the tables as CSV and LaTeX, a
             plot of accuracy against tokens, and ``report.html``. None writes nothing.
-        reference: Label of the row that others are tested against. The default is the row of
-            ``soft_reasoning`` without changes, else the first row of this method, else the first row.
+        reference: The label of the row that others are tested against, or one of its folders. The default is
+            the row of ``soft_reasoning`` without options, else the first row of this method, else the first
+            row.
         show: Whether to print the tables as well.
 
     Raises:
@@ -81,16 +86,19 @@ def compare(
     """
     if not folders:
         raise UserError("compare: expected at least one run's folder, got none")
-    cells = group_runs([Path(path) for path in folders])
+    groups = group_runs([Path(path) for path in folders])
     columns = ("model", "dataset", "shots")
-    varied = [name for name in columns if len({getattr(cell, name) for cell in cells}) > 1]
-    for i, cell in enumerate(cells):
-        method_part = {} if {LABEL, METHOD} & set(cell.setting) else {METHOD: cell.method}
-        columns_part = {name: getattr(cell, name) for name in varied}
-        cells[i] = replace(cell, setting={**columns_part, **method_part, **cell.setting})
-    base = _reference(cells, reference)
-    rows = _statistics(cells, base)
-    notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
+    varied = [name for name in columns if len({getattr(group, name) for group in groups}) > 1]
+    for i, group in enumerate(groups):
+        method_part = {} if {LABEL, METHOD} & set(group.setting) else {METHOD: group.method}
+        columns_part = {name: getattr(group, name) for name in varied}
+        groups[i] = replace(group, setting={**columns_part, **method_part, **group.setting})
+    if isinstance(reference, Path):
+        base = next(group for group in groups if reference in group.folders)
+    else:
+        base = default_reference(groups) if reference is None else named_reference(groups, reference)
+    rows = _statistics(groups, base)
+    notes = [NOTE.format(reference=base.label), *_budgets(groups, base)]
     labelled = [(row["label"], row) for row in rows]
     accuracies = [row["accuracy"] for row in rows]
     bold = [(i, 1) for i, value in enumerate(accuracies) if value == max(accuracies) > min(accuracies)]
@@ -103,60 +111,54 @@ def compare(
         images = [f"![{title}]({file})" for title, file in pictures.items()] or [plots.MISSING]
         parts = ["# Comparison", *(table.markdown() for table in tables), *notes, *images]
         write_text(Path(folder) / COMPARISON, "\n\n".join(parts) + "\n")
-        write_overview(Path(folder), "Comparison", tables, {"": cells}, pictures)
+        write_overview(Path(folder), "Comparison", tables, {"": groups}, pictures)
     return tables
 
 
-def _grades(cell: Cell) -> Any:
+def _grades(group: RunGroup) -> Any:
     """For each graded problem the share of its seeds with a ``right`` answer, and the number of ``seeds``."""
-    runs = [pd.DataFrame.from_dict(read_json(folder / GRADES), orient="index") for folder in cell.folders]
+    runs = [pd.DataFrame.from_dict(read_json(folder / GRADES), orient="index") for folder in group.folders]
     graded = pd.concat(runs).dropna(subset="correct")
     if graded.empty:
-        raise UserError(f"compare: {cell.label} has no problem with a reference answer; give the data's gold")
+        raise UserError(
+            f"compare: {group.label} has no problem with a reference answer; give the data's gold"
+        )
     by_problem = graded["correct"].astype(float).groupby(level=0)
     return by_problem.agg(right="mean", seeds="size")
 
 
-def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
-    if label is None:
-        preferred = [cell for cell in cells if cell.method == PREFERRED] or cells
-        return next((cell for cell in preferred if cell.label == PREFERRED), preferred[0])
-    for cell in sorted(cells, key=lambda cell: cell.label != label):  # an option may have been swept over
-        if label == cell.label.removeprefix(f"{cell.method} ") or f"{cell.label} ".startswith(f"{label} "):
-            return cell
-    raise UserError(f"compare: expected a reference among {', '.join(c.label for c in cells)}, got {label}")
-
-
-def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
+def _statistics(groups: Sequence[RunGroup], base: RunGroup) -> list[dict[str, Any]]:
     """The content of comparison.json: a row per setting, unrounded."""
-    grades = [_grades(cell) for cell in cells]
-    reference = grades[cells.index(base)]
+    grades = [_grades(group) for group in groups]
+    reference = grades[groups.index(base)]
     rows, tested = [], []
-    for cell, graded in zip(cells, grades, strict=True):
-        accuracies: Any = pd.Series(cell.each("exact_match"))
-        several, first = len(cell.results) > 1, cell.results[0]
-        peaks = {kind: cell.each("peak_bytes", kind) for kind in MEMORY}
+    for group, graded in zip(groups, grades, strict=True):
+        accuracies: Any = pd.Series(group.each("exact_match"))
+        several, first = len(group.results) > 1, group.results[0]
+        peaks = {kind: group.each("peak_bytes", kind) for kind in MEMORY}
         row: dict[str, Any] = {
-            "label": cell.label,
-            "runs": len(cell.results),
+            "label": group.label,
+            "runs": len(group.results),
             "accuracy": accuracies.mean(),
             "error": accuracies.std() if several else first.get("exact_match_stderr"),
             "interval": half_width(accuracies.std(), len(accuracies), first.get("exact_match_stderr")),
-            "curve": mean_curve([result["after_each_round"] for result in cell.results]),
-            **{name: cell.each(name) for name in SHARES},
+            "curve": mean_curve([result["after_each_round"] for result in group.results]),
+            **{name: group.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
-            **{name: cell.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")},
-            "tokens": cell.per_problem("tokens", "total", "generated"),
-            "seconds": cell.per_problem("seconds", "total"),
-            "flops": cell.per_problem("flops", "total") or None,
+            **{
+                name: group.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")
+            },
+            "tokens": group.per_problem("tokens", "total", "generated"),
+            "seconds": group.per_problem("seconds", "total"),
+            "flops": group.per_problem("flops", "total") or None,
             "peak_bytes": {kind: int(max(sizes)) if sizes else None for kind, sizes in peaks.items()},
-            "decided": cell.mean("decided"),
+            "decided": group.mean("decided"),
         }
-        if cell is not base:
+        if group is not base:
             pair = _paired(graded, reference)
             if not pair[0]:
                 raise UserError(
-                    f"compare: {cell.label} and {base.label}: expected problems that both have, with "
+                    f"compare: {group.label} and {base.label}: expected problems that both have, with "
                     "reference answers, got none; compare runs on the same problems"
                 )
             interval = paired_bootstrap(*pair)
@@ -189,13 +191,13 @@ def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
     return (weights * both["right"]).tolist(), (weights * both["right_base"]).tolist()
 
 
-def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
+def _budgets(groups: Sequence[RunGroup], base: RunGroup) -> list[str]:
     """A note on the methods that had the reference's tokens under ``budget=equal``."""
-    equal = {cell.label: [config["method"] for config in cell.configs if config.get("budget") == "equal"]
-             for cell in cells}  # fmt: skip
+    equal = {group.label: [config["method"] for config in group.configs if config.get("budget") == "equal"]
+             for group in groups}  # fmt: skip
     if not any(equal.values()):
         return []
-    samples = {label: sorted({method["samples"] for method in methods if grows(method)})
+    samples = {label: sorted({method["samples"] for method in methods if tokens_scale_with_samples(method)})
                for label, methods in equal.items() if label != base.label}  # fmt: skip
     matched = [f"{label} ({', '.join(map(str, chosen))})" for label, chosen in samples.items() if chosen]
     return [

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import Cell
+from soft_reasoning.reports.run_groups import RunGroup
 from soft_reasoning.reports.tables import MISSING, Table, count, duration, memory, over_seeds, percent
-from soft_reasoning.types import UserError
 
 ACCURACY = "accuracy"
 VERDICTS = "verifier's accuracy, first round"
@@ -40,50 +39,48 @@ PLACE = ["model", "shots", "data set"]
 COST_LABELS = ["model", "shots", "method", "data set"]
 
 
-def build_notes(cells: Sequence[Cell]) -> list[str]:
+def build_notes(groups: Sequence[RunGroup]) -> list[str]:
     """Return the notes under the tables."""
-    engines = {cell.engine for cell in cells}
+    engines = {group.engine for group in groups}
     return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
 
 
-def build_tables(cells: Sequence[Cell]) -> dict[str, Table]:
-    """Return the tables of a sweep by the name of their files: shares, rounds and costs.
-
-    Raises:
-        UserError: If ``reference`` is not a setting.
-    """
-    tables = {"sweep": sweep_table(cells)}
-    if (rounds := rounds_table(cells)) is not None:
+def build_tables(groups: Sequence[RunGroup], reference: RunGroup) -> dict[str, Table]:
+    """Return the tables of a sweep by the name of their files: shares, rounds, and costs, also relative."""
+    tables = {"sweep": sweep_table(groups)}
+    if (rounds := rounds_table(groups)) is not None:
         tables["rounds"] = rounds
-    return tables | cost_tables(cells, cells[0].configs[0].get("reference"))
+    return tables | cost_tables(groups, reference.label)
 
 
-def shares(cells: Sequence[Cell]) -> Any:
-    """Return a row for each cell and metric: place, method, ``mean``, ``error`` and the text ``cell``.
+def shares(groups: Sequence[RunGroup]) -> Any:
+    """Return a row for each group and metric: place, method, ``mean``, ``error`` and the text ``cell``.
 
     ``error`` is the standard deviation over seeds, or a single run's standard error.
     """
     rows = []
     for metric, path in METRICS.items():
-        for cell in cells:
-            values = pd.Series(cell.each(*path))
-            if values.empty or (metric == VERDICTS and " verifier=" not in f" {cell.label}"):
+        for group in groups:
+            values = pd.Series(group.each(*path))
+            if values.empty or (metric == VERDICTS and " verifier=" not in f" {group.label}"):
                 continue
-            stderr = cell.results[0].get(f"{path[-1]}_stderr")
+            stderr = group.results[0].get(f"{path[-1]}_stderr")
             error = values.std() if len(values) > 1 else stderr
-            rows.append((cell.model, cell.shots, cell.dataset, cell.position, cell.label, cell.method, metric,
-                         values.mean(), error, over_seeds(values.tolist(), stderr)))  # fmt: skip
+            shown = over_seeds(values.tolist(), stderr)
+            place = (group.model, group.shots, group.dataset)
+            setting = (group.position, group.label, group.method)
+            rows.append((*place, *setting, metric, values.mean(), error, shown))
     columns = [*PLACE, "position", "method", "name", "metric", "mean", "error", "cell"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def sweep_table(cells: Sequence[Cell]) -> Table:
+def sweep_table(groups: Sequence[RunGroup]) -> Table:
     """Return accuracy and coverage, a row for each setting and a column for each data set.
 
     With a single data set the columns are the metrics. Blocks of rows are by model, metric and number of
     shots, as in the paper; the best of a block is bold, and a row has the gain of Soft Reasoning.
     """
-    frame = shares(cells)
+    frame = shares(groups)
     means = frame.groupby([*PLACE, "metric"])["mean"]
     frame["bold"] = (frame["mean"] == means.transform("max")) & (means.transform("nunique") > 1)
     frame = cast(Any, pd.concat([frame, _gains(frame)]))
@@ -92,7 +89,7 @@ def sweep_table(cells: Sequence[Cell]) -> Table:
     head = ["model", "shots"] if single else ["model", "metric", "shots"]
     frame = frame.sort_values([*head, "position"], kind="stable")
     frame["metric"] = frame["metric"].astype(str) + " %"
-    return replace(_wide(frame, head, "metric" if single else "data set"), note=" ".join(build_notes(cells)))
+    return replace(_wide(frame, head, "metric" if single else "data set"), note=" ".join(build_notes(groups)))
 
 
 def _gains(frame: Any) -> Any:
@@ -104,25 +101,25 @@ def _gains(frame: Any) -> Any:
     return rows.assign(method=GAIN, metric=ACCURACY, position=math.inf, bold=False)
 
 
-def rounds_table(cells: Sequence[Cell]) -> Table | None:
+def rounds_table(groups: Sequence[RunGroup]) -> Table | None:
     """Return the share of problems whose search ended after each round (paper, Table "llama-coverage").
 
     The first row of a block counts problems that ended with their first candidates, before any proposal.
     None if no method has a stopping rule.
     """
-    searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
+    searched = [group for group in groups if group.configs[0].get("method", {}).get("stopping")]
     if not searched:
         return None
-    ends = [int(n) for cell in searched for run in cell.results for n in run["rounds"]["share_ended_after"]]
+    ends = [int(n) for group in searched for run in group.results for n in run["rounds"]["share_ended_after"]]
     rows = []
-    for cell in searched:
-        ended = [run["rounds"]["share_ended_after"] for run in cell.results]
+    for group in searched:
+        ended = [run["rounds"]["share_ended_after"] for run in group.results]
         for n in range(max(MOST_ROUNDS + 1, *ends)):
             name = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
             share = over_seeds([run.get(str(n + 1), 0.0) for run in ended])
-            rows.append((cell.model, cell.shots, cell.dataset, cell.label, name, n, share))
+            rows.append((group.model, group.shots, group.dataset, group.label, name, n, share))
     frame = pd.DataFrame(rows, columns=[*PLACE, "method", "ended after", "round", "cell"])
-    order = [[cell.label for cell in cells].index(label) for label in frame["method"]]
+    order = [[group.label for group in groups].index(label) for label in frame["method"]]
     frame = frame.assign(order=order, bold=False).sort_values(["model", "shots", "order", "round"])
     table = _wide(frame, ["model", "shots", "method"], "data set", last="ended after")
     return replace(table, title="Rounds to termination", note="Share of problems, in percent.")
@@ -153,29 +150,27 @@ COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
 """Costs (paper, Section "Efficiency and Performance Analysis"): path in results.json, and format."""
 
 
-def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table]:
+def cost_tables(groups: Sequence[RunGroup], reference: str) -> dict[str, Table]:
     """Return the ``cost`` of every setting on each data set, and ``cost_relative`` to ``reference``.
 
     The share over all data sets is the ratio of sums (memory: means) over the data sets that every method
-    has, as in the paper. No table is returned if all cells have the same setting.
+    has, as in the paper. No table is returned if all groups have the same setting.
 
     Args:
-        cells: The cells.
-        reference: A cell's label; None takes ``soft_reasoning``, else the first.
-
-    Raises:
-        UserError: If the reference is not a setting.
+        groups: The groups.
+        reference: The label of one of them.
     """
-    labels = list(dict.fromkeys(cell.label for cell in cells))
-    named = [label for label in labels if f"{label} ".startswith(f"{reference} ")]
-    if reference is not None and not named:
-        raise UserError(f"reference: expected one of {', '.join(labels)}, got {reference}")
-    if len(labels) < 2:
+    if len({group.label for group in groups}) < 2:
         return {}
-    base = min(named, key=len, default="") or next((c.label for c in cells if c.method == OURS), labels[0])
     values = [
-        [cell.model, cell.shots, cell.label, cell.dataset, *(cell.mean(*path) for path, _ in COSTS.values())]
-        for cell in cells
+        [
+            group.model,
+            group.shots,
+            group.label,
+            group.dataset,
+            *(group.mean(*path) for path, _ in COSTS.values()),
+        ]
+        for group in groups
     ]
     costs = pd.DataFrame(values, columns=[*COST_LABELS, *COSTS]).astype(dict.fromkeys(COSTS, float))
     methods = costs.groupby(["model", "shots"])["method"]
@@ -183,9 +178,9 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
     spent = complete.groupby(["model", "shots", "method"], as_index=False, sort=False)
     totals = spent[[*COSTS]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": ALL})
     all_costs = pd.concat([costs, totals[spent.size()["size"] > 1]])
-    reference_costs = cast(Any, all_costs[all_costs["method"] == base])
+    reference_costs = cast(Any, all_costs[all_costs["method"] == reference])
     relative = cast(Any, all_costs.merge(reference_costs, on=PLACE, suffixes=("", " of the reference")))
-    relative = relative[relative["method"] != base].copy()
+    relative = relative[relative["method"] != reference].copy()
     for name in COSTS:
         relative[name] /= relative[f"{name} of the reference"].replace(0.0, math.nan)
     plain = _costs(costs, {name: show for name, (_, show) in COSTS.items()})
@@ -193,10 +188,14 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
         "cost": replace(plain, title="Cost", note="Totals of a run over its problems, mean over draws."),
         "cost_relative": replace(
             _costs(relative, dict.fromkeys(COSTS, partial(percent, digits=2)), " %"),
-            title=f"Cost relative to {base}", note="In percent.",
+            title=f"Cost relative to {reference}", note="In percent.",
         ),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if table.rows}
+
+
+def _means(group: RunGroup) -> list[float | None]:
+    return [group.mean(*path) for path, _ in COSTS.values()]
 
 
 def _costs(frame: Any, formats: Mapping[str, Callable[[float | None], str]], unit: str = "") -> Table:
@@ -209,22 +208,22 @@ def _costs(frame: Any, formats: Mapping[str, Callable[[float | None], str]], uni
     return Table([*COST_LABELS, *(name + unit for name in names)], rows, labels=len(COST_LABELS))
 
 
-def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
+def draw_sweep(groups: Sequence[RunGroup], path: Path) -> None:
     """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
-    if len(cells) == 1:
-        if values := accuracies(cells[0]):
-            plots.distribution(values, cells[0].label, path)
+    if len(groups) == 1:
+        if values := accuracies(groups[0]):
+            plots.distribution(values, groups[0].label, path)
         return
-    keys = {key for cell in cells for key in cell.setting}
-    values = [value for cell in cells for value in cell.setting.values()] if len(keys) == 1 else []
+    keys = {key for group in groups for key in group.setting}
+    values = [value for group in groups for value in group.setting.values()] if len(keys) == 1 else []
     number = len(set(values)) > 1 and all(type(value) in (int, float) for value in values)
-    frame = shares(cells)
+    frame = shares(groups)
     frame = frame[frame["metric"] != VERDICTS]
-    value_by_label = dict(zip((cell.label for cell in cells), values, strict=True)) if number else {}
+    value_by_label = dict(zip((group.label for group in groups), values, strict=True)) if number else {}
     at = frame["method"].map(value_by_label) if number else frame["method"]
     plots.sweep(frame.assign(at=at), path, keys.pop() if number else None)
 
 
-def accuracies(cell: Cell) -> list[float]:
+def accuracies(group: RunGroup) -> list[float]:
     """The accuracy of each run, in percent."""
-    return [100 * value for value in cell.each(*METRICS[ACCURACY])]
+    return [100 * value for value in group.each(*METRICS[ACCURACY])]

@@ -35,8 +35,6 @@ IGNORED = (
 They concern display, batching and distribution of a run, the number of its problems, the declared type of the
 prompt (its wording counts instead), and the choices of a calibration after its runs."""
 
-CLASS = "._target_"
-
 DRAWS = ("seed", "embedding.seed", "dataset.seed")
 """Keys of random seeds: runs that differ only in these are averaged."""
 
@@ -71,7 +69,7 @@ def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return result_keys(config, {*IGNORED} - {LIMIT} | computed)
 
 
-def grows(method: Mapping[str, Any]) -> bool:
+def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 
     Tokens of a verifier do not, nor tokens of rounds that may end early.

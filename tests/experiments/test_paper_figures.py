@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from experiments.paper import beside as script
 from experiments.paper.beside import beside, figures
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports.cells import read_cells
+from soft_reasoning.reports.run_groups import read_groups
 from tests.reports.sweeps import finished
 
 
@@ -61,7 +61,7 @@ def paper_run(folder, seed, accuracy, method="soft_reasoning"):
 def test_ours_beside_the_papers_over_seeds(tmp_path):
     for seed in (0, 1):
         paper_run(tmp_path / str(seed), seed, 0.5 + seed / 10)
-    shown = {row[4]: row[5:] for row in beside(read_cells([tmp_path / "0", tmp_path / "1"])).rows}
+    shown = {row[4]: row[5:] for row in beside(read_groups([tmp_path / "0", tmp_path / "1"])).rows}
     assert shown["accuracy %"] == ["55.0 ± 7.1", "84.3 ± 1.4", "-29.3", "tab:acquisition and 7 more"]
     assert shown["ended after 1 rounds %"][:3] == ["50.0 ± 0.0", "76.8 ± 2.2", "-26.8"]
     assert shown["verifier's accuracy, first round %"][:3] == ["100.0 ± 0.0", "87.6", "+12.4"]
@@ -72,7 +72,7 @@ def test_ours_beside_the_papers_over_seeds(tmp_path):
 def test_the_gain_over_the_best_baseline(tmp_path):
     for method, accuracy in (("soft_reasoning", 0.8), ("cot", 0.6), ("fire", 0.7)):
         paper_run(tmp_path / method, 0, accuracy, method)
-    rows = beside(read_cells([tmp_path / name for name in ("soft_reasoning", "cot", "fire")])).rows
+    rows = beside(read_groups([tmp_path / name for name in ("soft_reasoning", "cot", "fire")])).rows
     [gain] = [row[5:] for row in rows if "gain" in row[4]]
     assert gain == ["+10.0", "+4.7", "+5.3", "tab:main_result"]  # of 84.3 over 79.6
 

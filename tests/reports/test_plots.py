@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import read_cells
+from soft_reasoning.reports.run_groups import read_groups
 from soft_reasoning.reports.sweeps import draw_sweep
 from tests.reports.sweeps import finished
 
@@ -28,7 +28,7 @@ def sweep(name, *values, accuracy):
             for i, value in enumerate(values)
             for seed in (0, 1)
         ]
-        draw_sweep(read_cells(runs), path)
+        draw_sweep(read_groups(runs), path)
 
     return draw
 

@@ -144,7 +144,7 @@ def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path
     assert [row[0] for row in compare(folders)[0].rows] == labels
     for name, place in ((labels[1], 1), ("self_consistency", 0), ("method.samples=20", 1)):
         assert compare(folders, reference=name)[0].rows[place][5] == "reference"
-    with pytest.raises(UserError, match="expected a reference among"):
+    with pytest.raises(UserError, match="reference: expected one of self_consistency .* got rap"):
         compare(folders, reference="rap")
 
 

@@ -1,8 +1,8 @@
-"""A sweep's cells and tables: rows in order, draws averaged."""
+"""A sweep's groups and tables: rows in order, draws averaged."""
 
 import pytest
 
-from soft_reasoning.reports.cells import by_problems, read_cells
+from soft_reasoning.reports.run_groups import by_problems, named_reference, read_groups
 from soft_reasoning.reports.sweeps import GAIN, build_notes, cost_tables, rounds_table, sweep_table
 from soft_reasoning.types import UserError
 from tests.reports.sweeps import finished
@@ -14,7 +14,7 @@ def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
                  method="soft_reasoning")
         for dim in (100, 5, 10) for seed in (0, 1)
     ]  # fmt: skip
-    table = sweep_table(read_cells(runs))
+    table = sweep_table(read_groups(runs))
     assert table.columns == ["method", "accuracy %", "coverage %"]
     assert [row[0] for row in table.rows] == [f"embedding.dim={dim}" for dim in (5, 10, 100)]
     assert table.rows[0][1:] == ["50.0 ± 7.1", "90.0 ± 0.0"] and table.bold == [(2, 1)]
@@ -24,7 +24,7 @@ def test_methods_stand_in_the_order_of_the_command(tmp_path):
     methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
     labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
     runs = [finished(tmp_path / str(i), 0.5, label=label, methods=methods) for i, label in enumerate(labels)]
-    assert [c.label for c in read_cells(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
+    assert [c.label for c in read_groups(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
 
 
 def grid(tmp_path, **more):
@@ -35,13 +35,13 @@ def grid(tmp_path, **more):
         for m in methods for d in ("svamp", "gsm8k", "own") for s in (0, 8) for seed in (0, 1)
         if (m, d, s) != ("cot", "own", 8)
     ]  # fmt: skip
-    return read_cells(runs)
+    return read_groups(runs)
 
 
 def test_the_papers_layout(tmp_path):
-    cells = grid(tmp_path)
-    assert len(by_problems(cells)) == 6
-    table = sweep_table(cells)
+    groups = grid(tmp_path)
+    assert len(by_problems(groups)) == 6
+    table = sweep_table(groups)
     assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
     assert [row[:3] for row in table.rows[:6]] == [
         ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"], ["accuracy %", "0", GAIN],
@@ -59,7 +59,7 @@ def test_rounds_to_termination_over_seeds(tmp_path):
         finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=shares, seed=i)
         for i, shares in enumerate(ended)
     ]
-    table = rounds_table(read_cells(runs))
+    table = rounds_table(read_groups(runs))
     assert [row[1] for row in table.rows] == [
         "no proposal", "1 round of proposals", "2 rounds of proposals", "3 rounds of proposals",
         "4 rounds of proposals",
@@ -76,7 +76,7 @@ def test_verifiers_show_their_own_accuracy(tmp_path):
                  label=f"soft_reasoning verifier={name}")
         for d in ("gsm8k", "svamp") for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
     ]  # fmt: skip
-    table = sweep_table(read_cells(runs))
+    table = sweep_table(read_groups(runs))
     assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
 
 
@@ -87,7 +87,7 @@ def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
         "soft_reasoning": ("multi_generate", 0.9),
     }
     runs = [finished(tmp_path / name, 0.5, method=name, verifier=verifier) for name, verifier in used.items()]
-    assert not [name for name in sweep_table(read_cells(runs)).columns if "verifier" in name]
+    assert not [name for name in sweep_table(read_groups(runs)).columns if "verifier" in name]
 
 
 def test_costs_relative_to_a_method(tmp_path):
@@ -98,15 +98,31 @@ def test_costs_relative_to_a_method(tmp_path):
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
     ]  # fmt: skip
     swept = [finished(tmp_path / f"{k}", 0.5, method="cot", label=f"cot k={k}", generated=9) for k in (1, 2)]
-    plain, relative = cost_tables(read_cells(runs), "rap").values()
+    plain, relative = cost_tables(read_groups(runs), "rap").values()
     assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
     column = relative.columns.index("generated tokens %")
     assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
     assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]
     assert "keys and values, peak %" in relative.columns and "activations, peak %" not in relative.columns
-    assert cost_tables(read_cells(swept), "cot")["cost_relative"].title == "Cost relative to cot k=1"
+    first = named_reference(read_groups(swept), "cot").label
+    assert cost_tables(read_groups(swept), first)["cost_relative"].title == "Cost relative to cot k=1"
     with pytest.raises(UserError, match="reference: expected one of rap, soft_reasoning, got cot"):
-        cost_tables(read_cells(runs), "cot")
+        named_reference(read_groups(runs), "cot")
+
+
+def test_a_reference_is_named_by_some_of_its_options(tmp_path):
+    """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
+    runs = [
+        finished(tmp_path / f"{d}-{k}", 0.5, method="ours", embedding={"dim": d}, search={"candidates": k})
+        for d in (5, 50) for k in (3, 5)
+    ]  # fmt: skip
+    groups = read_groups(runs)
+    for label, expected in {
+        "embedding.dim=50 search.candidates=5": "embedding.dim=50 search.candidates=5",
+        "search.candidates=5 embedding.dim=50": "embedding.dim=50 search.candidates=5",
+        "embedding.dim=50": "embedding.dim=50 search.candidates=3",  # the first of its rows
+    }.items():
+        assert named_reference(groups, label).label == expected
 
 
 def test_notes_say_what_wrote_the_answers(tmp_path):
@@ -115,5 +131,5 @@ def test_notes_say_what_wrote_the_answers(tmp_path):
         ("VLLMEngine", "No memory"),
         ("HuggingFaceEngine", ""),
     ):
-        cells = grid(tmp_path / engine, engine=engine)
-        assert [note in text for text in build_notes(cells)[1:]] == ([True] if note else [])
+        groups = grid(tmp_path / engine, engine=engine)
+        assert [note in text for text in build_notes(groups)[1:]] == ([True] if note else [])

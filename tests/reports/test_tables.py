@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from soft_reasoning.configuration.overrides import parse
-from soft_reasoning.reports.cells import find_settings
+from soft_reasoning.reports.run_groups import find_settings
 from soft_reasoning.reports.tables import Table, count, duration, number, over_seeds, percent, share
 
 

@@ -18,7 +18,7 @@ ASKED = {"model": {"path": "m"}, "dataset": {"name": "made up"}, "seed": 0}
 
 
 def cell(label, *folders):
-    """What an overview reads of a ``Cell``."""
+    """What an overview reads of a ``RunGroup``."""
     return SimpleNamespace(label=label, folders=folders)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from soft_reasoning.reports.cells import Cell
+from soft_reasoning.reports.run_groups import RunGroup
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, write_page
 from soft_reasoning.reports.viewer.run import last_in_trace
@@ -19,22 +19,24 @@ def write_overview(
     folder: Path,
     title: str,
     tables: Sequence[Table],
-    groups: Mapping[str, Sequence[Cell]],
+    places: Mapping[str, Sequence[RunGroup]],
     pictures: Mapping[str, str],
 ) -> None:
     """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems.
 
-    ``groups`` holds settings on the same problems, by a name that distinguishes them on the page.
+    ``places`` holds settings on the same problems, by a name that distinguishes them on the page.
     """
     columns = {
-        name: [{"label": cell.label, "runs": [_link(run, folder) for run in cell.folders]} for cell in cells]
-        for name, cells in groups.items()
+        name: [
+            {"label": group.label, "runs": [_link(run, folder) for run in group.folders]} for group in groups
+        ]
+        for name, groups in places.items()
     }
     head = {
         "kind": "overview",
         "groups": [{"name": name, "columns": settings} for name, settings in columns.items()],
     }
-    entries = (entry for number, cells in enumerate(groups.values()) for entry in _entries(number, cells))
+    entries = (entry for number, groups in enumerate(places.values()) for entry in _entries(number, groups))
     write_page(folder, title, head, entries, tables, pictures)
 
 
@@ -42,12 +44,12 @@ def _link(run: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(run, folder)).as_posix()) + f"/{PAGE}"
 
 
-def _entries(number: int, cells: Sequence[Cell]) -> Iterator[Entry]:
+def _entries(number: int, groups: Sequence[RunGroup]) -> Iterator[Entry]:
     """Yield the problems of a group with each run's outcome (answer, correctness, coverage) and solution.
 
     Both are None where a run does not have the problem.
     """
-    runs = [[_outcomes(run) for run in cell.folders] for cell in cells]
+    runs = [[_outcomes(run) for run in group.folders] for group in groups]
     names = dict.fromkeys(name for column in runs for run in column for name in run)
     for name in names:
         table = [[run.get(name, (None, None, None)) for run in column] for column in runs]

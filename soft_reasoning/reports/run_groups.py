@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -14,8 +14,11 @@ from typing import Any
 
 from soft_reasoning.runs.files import MANIFEST, RESULTS, read_json
 from soft_reasoning.runs.manifest import DRAWS, IGNORED, LIMIT, flatten, result_keys, setting_keys
+from soft_reasoning.types import UserError
 
 METHOD, LABEL = "method", "label"
+PREFERRED = "soft_reasoning"
+"""The method of the default reference."""
 SHOTS = "dataset.shots"
 UNNAMED = {METHOD, "model", "model.path", "dataset", "dataset.name", SHOTS, *DRAWS}
 """Options that a setting's name leaves out, since they have columns or are averaged over."""
@@ -24,8 +27,8 @@ INEFFECTIVE = [name for name in IGNORED if name not in ("limit", LIMIT)]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A setting on a data set with a model: its runs, one per seed.
+class RunGroup:
+    """The runs of a setting on a data set with a model, one per seed.
 
     ``setting`` holds the options that distinguish it from the other settings, without model, data set, shots
     and seeds. ``position`` is the index of its label in ``methods=[...]``.
@@ -54,7 +57,7 @@ class Cell:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Model, data set and shots; cells with the same place can be compared problem by problem."""
+        """Model, data set and shots; groups with the same place can be compared problem by problem."""
         return self.model, self.dataset, self.shots
 
     def each(self, *path: str) -> list[float]:
@@ -73,25 +76,25 @@ class Cell:
         return sum(value / problems for value, problems in values) / len(self.results)
 
 
-def read_cells(folders: Sequence[Path]) -> list[Cell]:
-    """Return the cells of finished runs in the order of a table: model, shots, data set, setting by value.
+def read_groups(folders: Sequence[Path]) -> list[RunGroup]:
+    """Return the groups of finished runs in the order of a table: model, shots, data set, setting by value.
 
     Raises:
         UserError: If a folder holds no finished run.
     """
 
-    def order(cell: Cell) -> tuple[Any, ...]:
+    def order(group: RunGroup) -> tuple[Any, ...]:
         values = [  # nothing, then numbers by value, then texts
             (value is not None, value if isinstance(value, int | float) else math.inf, str(value))
-            for value in cell.setting.values()
+            for value in group.setting.values()
         ]
-        return cell.model, cell.shots, cell.dataset, cell.position, values
+        return group.model, group.shots, group.dataset, group.position, values
 
     return sorted(group_runs(folders), key=order)
 
 
-def group_runs(folders: Sequence[Path]) -> list[Cell]:
-    """Return the cells of finished runs in the order of the folders; runs of a cell differ only in seeds."""
+def group_runs(folders: Sequence[Path]) -> list[RunGroup]:
+    """Return the groups of finished runs in the order of the folders; a group's runs differ only in seeds."""
     manifests, results = ([read_json(folder / name) for folder in folders] for name in (MANIFEST, RESULTS))
     configs = [manifest["config"] for manifest in manifests]
     flat = [flatten(config) for config in configs]
@@ -106,7 +109,7 @@ def group_runs(folders: Sequence[Path]) -> list[Cell]:
         same = {key: value for key, value in setting_keys(config).items() if key.split(".")[-1] != "seed"}
         groups[repr((places[i], settings[i], same))].append(i)
     return [
-        Cell(
+        RunGroup(
             *places[group[0]],
             setting=settings[group[0]],
             method=str(flat[group[0]].get("method.name")),
@@ -151,9 +154,31 @@ def _effective(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return result_keys({key: value for key, value in overrides.items() if key not in UNNAMED}, INEFFECTIVE)
 
 
-def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
-    """Group the cells of :func:`read_cells` by model, data set and shots."""
-    return {place: list(group) for place, group in groupby(cells, lambda cell: cell.place)}
+def by_problems(groups: Sequence[RunGroup]) -> dict[tuple[str, str, int], list[RunGroup]]:
+    """Return the groups of :func:`read_groups` by model, data set and shots."""
+    return {place: list(there) for place, there in groupby(groups, lambda group: group.place)}
+
+
+def named_reference(groups: Sequence[RunGroup], label: str) -> RunGroup:
+    """Return the group whose label has all words of ``label`` and the fewest others.
+
+    Raises:
+        UserError: If there is none.
+    """
+    named = [group for group in groups if {*label.split()} <= {*group.label.split(), group.method}]
+    if not named:
+        known = ", ".join(dict.fromkeys(group.label for group in groups))
+        raise UserError(f"reference: expected one of {known}, got {label}")
+    return min(named, key=lambda group: len(group.label.split()))
+
+
+def default_reference(
+    groups: Sequence[RunGroup], changes: Callable[[RunGroup], int] = lambda group: 0
+) -> RunGroup:
+    """Return the group of ``PREFERRED`` without options, else with the fewest ``changes``, else the first."""
+    preferred = [group for group in groups if group.method == PREFERRED] or groups
+    plain = (group for group in preferred if group.label == PREFERRED)
+    return next(plain, None) or min(preferred, key=changes)
 
 
 def _model_names(paths: Sequence[Any]) -> list[str]:
