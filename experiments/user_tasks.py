@@ -23,7 +23,7 @@ TASKS = {
     "short options": f"{RUN} limit=5 k=3 rounds=1 temperature=0.7",
     "own CSV": f"{RUN} dataset=custom dataset.path=own.csv",
     "a model in a folder": f"{RUN} limit=2 model={ROOT}/soft_reasoning/demo/model",
-    "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit=20 demo-test-0",
+    "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit_20 demo-test-0",
     "a mistyped option": f"{RUN} limt=3; test $? = 2",
     **{
         name: f"{TEST}/{tests}"

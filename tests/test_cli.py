@@ -34,7 +34,7 @@ def test_methods_with_options_of_their_own_are_compared(command):
     done = command("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
     assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in Path("out").glob("*/results.json")}
-    assert folders == {"cot", "self_consistency,method.samples=3"} and "cot" in done.stdout
+    assert folders == {"cot", "self_consistency-method.samples_3"} and "cot" in done.stdout
 
 
 def test_the_version_and_a_run_as_a_module(command, tmp_path):

@@ -148,10 +148,10 @@ def test_the_paper_s_preset_has_the_paper_s_parts():
 
 def test_an_experiment_s_preset_is_for_the_methods_that_have_presets():
     for method in ("cot", "self_consistency"):
-        assert compose_config(["+experiment=llama_zero", f"method={method}"]).method.name == method
-    control = compose_config(["+experiment=llama_zero", "method=random_embedding"])
+        assert compose_config(["+experiment=paper_setting", f"method={method}"]).method.name == method
+    control = compose_config(["+experiment=paper_setting", "method=random_embedding"])
     assert control.search.stopping.rule == "difference" and control.final.rule == "best_reward"
-    assert compose_config(["+experiment=llama_zero", "preset=default"]).final.rule == "reward_vote"
+    assert compose_config(["+experiment=paper_setting", "preset=default"]).final.rule == "reward_vote"
     with pytest.raises(UserError, match="expected a group that the chosen method uses"):
         compose_config(["preset=paper", "method=cot"])
 
@@ -181,10 +181,10 @@ def test_an_override_holds_any_value(value):
 
 
 def test_folder_names_leave_out_what_they_say_already_and_long_paths():
-    assert run_name("demo", "cot", "limit=5,method=cot,preset=default") == "demo-cot-limit=5"
-    assert run_name("demo", "soft_reasoning", "preset=default") == "demo-soft_reasoning-preset=default"
+    assert run_name("demo", "cot", "limit=5,method=cot,preset=default") == "demo-cot-limit_5"
+    assert run_name("demo", "soft_reasoning", "preset=default") == "demo-soft_reasoning-preset_default"
     named = run_name("custom", "cot", "dataset.path='/a/b/mine.csv',model=_base,model.path='A/Qwen3-1.7B'")
-    assert re.fullmatch(r"custom-cot-dataset.path=mine.csv,model.path=Qwen3-1.7B-\w{8}", named)
+    assert re.fullmatch(r"custom-cot-dataset.path_mine.csv-model.path_Qwen3-1.7B-\w{8}", named)
     other = run_name("custom", "cot", "dataset.path='/c/mine.csv',model=_base,model.path='A/Qwen3-1.7B'")
     assert named != other and named[:-8] == other[:-8]
 

@@ -38,7 +38,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (["acquisiton=ei"], "did you mean acquisition?"),
         (["+acquisition.betta=5"], "unexpected keyword argument 'betta'"),
-        (["experiment=sweep_k"], "+experiment="),
+        (["experiment=sweep_sigma"], "+experiment="),
         (["methods=[[cot,method.samples=5]]"], "into quotes"),
         (["method=cot", "preset=paper"], "embedding: expected a group that the chosen method uses"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
@@ -92,7 +92,7 @@ def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(ru
     target = rows["soft_reasoning"]["tokens"]
     assert abs(rows["self_consistency"]["tokens"] - target) <= rows["cot"]["tokens"]  # a sample's
     assert "With a budget of their own: cot, best_of_n." in done.stdout
-    assert len(list((tmp_path / "run" / "probes").glob("*,method.samples=3"))) == 1
+    assert len(list((tmp_path / "run" / "probes").glob("*-method.samples_3"))) == 1
 
     samples = {path: path.read_bytes() for path in tmp_path.glob("run/*/samples.jsonl")}
     again = run(*command)

@@ -22,7 +22,16 @@ from soft_reasoning.reports.run_groups import (
 from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.runs.files import GRADES, PROBES, RESULTS, read_json, write_json, write_text, writing
+from soft_reasoning.runs.files import (
+    GRADES,
+    MANIFEST,
+    PROBES,
+    RESULTS,
+    read_json,
+    write_json,
+    write_text,
+    writing,
+)
 from soft_reasoning.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
@@ -46,7 +55,7 @@ def combine(folder: Path) -> None:
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
     groups = read_groups(runs)
-    reference = find_reference(groups)
+    reference = find_reference(groups, typed="reference" in read_json(runs[0] / MANIFEST)["overrides"])
     tables = build_tables(groups, reference)
     print(f"\n{tables[TABLE].text()}\n")
     parts = ["# Sweep", tables[TABLE].markdown(), *build_notes(groups), *_distribution(groups)]
@@ -91,14 +100,25 @@ def _unrounded(group: RunGroup) -> list[dict[str, Any]]:
     ]
 
 
-def find_reference(groups: Sequence[RunGroup]) -> RunGroup:
+def find_reference(groups: Sequence[RunGroup], *, typed: bool) -> RunGroup:
     """Return the group that all tables compare with: the configured ``reference``, or nearest the defaults.
 
+    An experiment may name a reference that a smaller sweep leaves out, and then the default is taken.
+
+    Args:
+        groups: The groups of the sweep.
+        typed: Whether the command itself names the reference.
+
     Raises:
-        UserError: If ``reference`` names no group.
+        UserError: If it does, and no group has this name.
     """
     if (label := groups[0].configs[0].get("reference")) is not None:
-        return named_reference(groups, label)
+        try:
+            return named_reference(groups, label)
+        except UserError as error:
+            if typed:
+                raise
+            print(error)
     defaults = result_keys(plain(compose_config()))
     return default_reference(
         groups, lambda group: min(_changes(result_keys(config), defaults) for config in group.configs)

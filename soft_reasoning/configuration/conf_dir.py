@@ -71,6 +71,7 @@ def known_keys() -> set[str]:
 def run_name(*parts: str) -> str:
     """Return the folder name for ``parts``, the last of which may be overrides; equal parts get equal names.
 
+    ``limit=5,seed=1`` becomes ``limit_5-seed_1``, which shells and addresses of pages take as it is.
     Choices that follow from the other parts are left out. Paths keep their last component. Long and unusual
     names, and names with shortened paths, end in a hash.
     """
@@ -78,11 +79,10 @@ def run_name(*parts: str) -> str:
     implied = {f"{group}={text}" for text in texts for group in ("dataset", "method")} | {"model=_base"}
     if not any("soft_reasoning" in text or "random_embedding" in text for text in texts):
         implied.add("preset=default")  # methods without presets have no other
-    words = [[word for word in _WORDS.split(text) if word not in implied] for text in texts]
-    name = "-".join(",".join(group) for group in words if group)
-    short = "-".join(",".join(_FOLDERS.sub("", word) for word in group) for group in words if group)
-    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", short.replace("'", ""))
-    if plain == name and len(plain) <= 120:
+    words = [word for text in texts for word in _WORDS.split(text) if word not in implied]
+    name, short = ("-".join(group) for group in (words, [_FOLDERS.sub("", word) for word in words]))
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", re.sub(r"[+']", "", short))
+    if plain == re.sub("[=,]", "_", name.replace("+", "")) and len(plain) <= 120:
         return plain
     return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 

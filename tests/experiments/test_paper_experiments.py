@@ -1,4 +1,4 @@
-"""Every paper_... and the paper's settings on ten problems of the bundled model, and every sweep."""
+"""Every paper_... on ten problems of the bundled model, and every sweep."""
 
 import csv
 import re
@@ -11,10 +11,9 @@ from soft_reasoning.configuration.compose import compared_methods, compose_confi
 from soft_reasoning.configuration.conf_dir import conf_dir
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
-SETTINGS = [Path(conf_dir(), "experiment", f"{name}.yaml") for name in ("llama_zero", "llama_few")]
 SWEEPS = sorted(Path(conf_dir(), "experiment").glob("sweep_*.yaml"))
 ROOT = Path(__file__).resolve().parents[2]
-ONLY = {name: ["embedding.seed=0,1"] for name in ("paper_reduction", "sweep_projection")}
+ONLY = {"paper_reduction": ["embedding.seed=0,1"]}
 """The 50 projections are as good as two here."""
 TWICE = {"paper_exp_main_full", "paper_exp_coverage_full", "paper_70b"}
 """The runs of another table again."""
@@ -30,7 +29,7 @@ def ends(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", [p for p in FILES + SETTINGS + SWEEPS if p.stem != "paper_neurons"], ids=lambda p: p.stem
+    "path", [p for p in FILES + SWEEPS if p.stem != "paper_neurons"], ids=lambda p: p.stem
 )
 def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
     command = path.read_text().splitlines()[1].partition("soft_reasoning.run ")[2].split()
