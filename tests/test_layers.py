@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types", "checks", "progress", "thoughts", "answers", "demo", "data", "prompts", "engines",
-    "scheduling",    "search", "rewards", "space", "methods", "objective", "configuration", "runs", "reports",
+    "scheduling", "search", "rewards", "space", "methods", "objective", "configuration", "runs", "reports",
     "solution", "api", "integrations", "commands", "run",
 )  # fmt: skip
 READ = {"soft_reasoning.runs.files", "soft_reasoning.runs.manifest", "soft_reasoning.runs.records"}

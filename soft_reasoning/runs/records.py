@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.thoughts import opened, split
 from soft_reasoning.types import Candidate, Problem, Result
 
 COVERAGE_AT = 5
@@ -68,3 +69,25 @@ def stored_agreement(candidate: Mapping[str, Any]) -> float | None:
     """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
     agreement = candidate["agreement"]
     return candidate["verified"] if agreement is None else agreement
+
+
+def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
+    """Return the final answer and each candidate's answer, as ``grader`` reads them.
+
+    With the run's extraction these are the stored answers. With another the stored texts are read again. The
+    final answer is then the vote of the texts (candidates and verifier's solutions) that gave it, or of all
+    texts if there was none. An answer that no stored text gave stays as it is.
+    """
+    final, kind = record["answer"], record["answer_type"]
+    stored = [candidate["answer"] for candidate in record["candidates"]]
+    if grader.name == record["extraction"]:
+        return final, stored
+    question, thinks = record["question"], opened("".join(record["prompt"])) is not None
+    parsed = [grader.extract(split(text, thinks)[1], kind, question) for text in record["resps"][0]]
+    pairs = [*zip(stored, parsed, strict=True)]
+    for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
+        # A judge has texts, but no answers.
+        solutions = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        pairs += [(answer, grader.extract(text, kind, question)) for answer, text in solutions]
+    sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
+    return (grader.vote(sources, kind) if sources else final), parsed

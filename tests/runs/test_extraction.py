@@ -3,8 +3,8 @@
 import pytest
 
 from soft_reasoning.answers import Grader, extract
-from soft_reasoning.runs.grading import grade, read_answers
-from soft_reasoning.runs.records import to_record
+from soft_reasoning.runs.grading import grade
+from soft_reasoning.runs.records import read_answers, to_record
 from soft_reasoning.types import Candidate, Problem, Result
 from tests.runs.world import summarise
 

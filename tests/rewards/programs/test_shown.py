@@ -6,7 +6,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.viewer.run import build_entry
-from soft_reasoning.runs.records import grade, read_answers, to_record
+from soft_reasoning.runs.grading import grade
+from soft_reasoning.runs.records import read_answers, to_record
 from soft_reasoning.solution import Solution
 from tests.rewards.programs.programming import BROKEN, PROBLEM, RIGHT, Programmer, solved
 
