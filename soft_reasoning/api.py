@@ -33,10 +33,10 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
-from soft_reasoning.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
+from soft_reasoning.scheduling.progress import Progress
 from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, Round, UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "progress", "thoughts", "answers", "demo", "data", "prompts", "engines",
+    "types", "checks", "thoughts", "answers", "demo", "data", "prompts", "engines",
     "scheduling", "search", "rewards", "space", "methods", "objective", "configuration", "runs", "reports",
     "solution", "api", "integrations", "commands", "run",
 )  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Any
 
 from tabulate import SEPARATING_LINE, tabulate
 
-from soft_reasoning.progress import duration as format_duration
 from soft_reasoning.runs.files import write_text
+from soft_reasoning.scheduling.progress import duration as format_duration
 
 MISSING = "-"
 ERROR = " ± "

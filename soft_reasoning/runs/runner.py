@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.replay import StoreFile
-from soft_reasoning.progress import Progress
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.runs.files import (
     GRADES,
@@ -31,6 +30,7 @@ from soft_reasoning.runs.records import stored_problem, to_record
 from soft_reasoning.runs.store import Store
 from soft_reasoning.runs.tracking import Tracker, follow_run
 from soft_reasoning.scheduling.job import Clock
+from soft_reasoning.scheduling.progress import Progress
 from soft_reasoning.types import Problem, Result, Usage, UserError
 
 

@@ -29,7 +29,7 @@ def test_a_verifier_s_programs_are_explained_and_stored():
     assert "    Error: ZeroDivisionError: division by zero\n    Answer: no answer" in text
     stored = record["trace"][0]["verifier"]
     assert stored["answers"] == ["15", None] and "return 7 / 0" in stored["texts"][1]
-    _, detail = build_entry(record, Grader())
+    _, detail = build_entry(record, grade(record, Grader()).outcome())
     verifier = detail["rounds"][0]["verifier"]
     assert verifier["answers"] == ["15", None] and verifier["right"] == [True, False]
     assert verifier["texts"] == stored["texts"]
@@ -53,7 +53,7 @@ def test_the_page_shows_what_each_part_of_an_ensemble_says():
     _, record = shown(
         "method=best_of_n", "verifier=ensemble", "method.samples=2", "verifier.verdict_weight=0"
     )
-    _, detail = build_entry(record, Grader())
+    _, detail = build_entry(record, grade(record, Grader()).outcome())
     cards = detail["rounds"][0]["candidates"]
     assert [dict(card["parts"]).keys() for card in cards] == [{"texts", "programs", "coherence"}] * 2
     assert [dict(card["parts"])["programs"] for card in cards] == [0, 1]

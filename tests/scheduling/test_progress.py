@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from soft_reasoning import progress
-from soft_reasoning.progress import Progress
+from soft_reasoning.scheduling import progress
+from soft_reasoning.scheduling.progress import Progress
 
 
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
