@@ -18,14 +18,14 @@ SCRIPT = {
     " First": {" 3": 1.0},
     " We": {" 4": 1.0},
     " So": {" 5": 1.0},
-    " We 4": {" =": 0.6, " Now": 0.4},
-    " We 4 =": {" 6": 0.7, " 7": 0.3},
-    " We 4 = 7": {END: 0.6, " total": 0.4},
+    " We 4": {" is": 0.6, " Now": 0.4},
+    " We 4 is": {" 6": 0.7, " 7": 0.3},
+    " We 4 is 7": {END: 0.6, " total": 0.4},
 }
 WORTH = {
     "First 3": 0.2, "We 4": 0.9, "So 5": 0.4,
-    "We 4 = 6": 0.3, "We 4 = 7": 0.8, "We 4 Now": 0.7,
-    "We 4 = 7 total": 0.6,
+    "We 4 is 6": 0.3, "We 4 is 7": 0.8, "We 4 Now": 0.7,
+    "We 4 is 7 total": 0.6,
 }  # fmt: skip
 
 
@@ -40,16 +40,16 @@ def test_the_block_of_highest_value_is_kept_each_time():
     result = solve(PrefixScorer(candidates=40, block_tokens=2), engine)
     first, second, third = result.trace
     assert {*first["blocks"]} == {" First 3", " We 4", " So 5"}
-    assert {*second["blocks"]} == {" = 6", " = 7", " Now"} and {*third["blocks"]} == {"", " total"}
-    for entry, before in zip(result.trace, ("", "We 4", "We 4 = 7"), strict=True):
+    assert {*second["blocks"]} == {" is 6", " is 7", " Now"} and {*third["blocks"]} == {"", " total"}
+    for entry, before in zip(result.trace, ("", "We 4", "We 4 is 7"), strict=True):
         assert entry["values"] == pytest.approx([WORTH[f"{before}{b}".strip()] for b in entry["blocks"]])
     chosen = [entry["blocks"][entry["chosen"]] for entry in result.trace]
-    assert chosen == [" We 4", " = 7", ""]
+    assert chosen == [" We 4", " is 7", ""]
     asked = [TOKENIZER.decode(request.prompt_ids[2:]) for request in engine.requests[::40]]
-    assert asked == ["", " We 4", " We 4 = 7"]
+    assert asked == ["", " We 4", " We 4 is 7"]
     [candidate] = result.candidates
-    assert candidate.text == " We 4 = 7" and candidate.finish_reason == "eos"
-    assert result.answer == "7" and candidate.verified == pytest.approx(0.8)
+    assert candidate.text == " We 4 is 7" and candidate.finish_reason == "eos"
+    assert result.answer is None and candidate.verified == pytest.approx(0.8)  # two numbers are no answer
     assert len({request.seed for request in engine.requests}) == len(engine.requests) == 120
 
 
