@@ -94,11 +94,13 @@ def test_placement_and_scope(engine, placement, scope):
     assert len(result.candidates[0].u) == 4 * scope
 
 
+PROGRAMS = ["program", "program_consistency", "mixed_consistency"]
 BUDGETED = [
     "soft_reasoning", "random_embedding", "verified_sampling", "cot", "self_consistency", "best_of_n",
     "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer", "random_soft_prompts",
     "several_temperatures", "adaptive_consistency", "early_stopping_consistency", "self_certainty",
     "deepconf", "soft_thinking", "soft_thinking_gumbel", "ltpo", "power_sampling", "power_lookahead",
+    *PROGRAMS,
 ]  # fmt: skip
 
 
@@ -107,13 +109,14 @@ def test_every_method_keeps_within_its_budget(engine, method):
     def written(result):
         return sum(usage.generated_tokens for usage in result.usage.values())
 
-    free = solve(engine, f"method={method}")
+    options = [f"method={method}", *(["prompt=math"] if method in PROGRAMS else [])]
+    free = solve(engine, *options)
     nearly = min(map(written, free.values())) - 1
     for most in (1, 40, nearly):
-        for name, result in solve(engine, f"method={method}", f"max_tokens={most}").items():
+        for name, result in solve(engine, *options, f"max_tokens={most}").items():
             assert written(result) <= min(most, written(free[name]))
             assert result.candidates or most < nearly and (most == 1 or method == "rap")
-    assert all(written(r) <= 12 for r in solve(engine, f"method={method}", "max_seconds=0.0001").values())
+    assert all(written(r) <= 12 for r in solve(engine, *options, "max_seconds=0.0001").values())
 
 
 @pytest.mark.parametrize(

@@ -182,3 +182,14 @@ def test_every_type_of_answer(kind, body, answer):
     problem = Problem("q", "Question?", answer, kind)
     result = solved(Programmer([body]), "method=program", problem=problem)
     assert result.answer.lower() == answer.lower()
+
+
+@pytest.mark.parametrize("verifier", ["program", "ensemble"])
+def test_a_budget_counts_what_the_verifier_writes(verifier):
+    engine = build_engine(compose_config(["engine=fake"]))
+    config = ["engine=fake", "prompt=math", "max_new_tokens=30", f"verifier={verifier}", "method=best_of_n"]
+    for most in (7, 60, 150):
+        composed = compose_config([*config, f"max_tokens={most}"])
+        [(_, result)] = drive([PROBLEM], build_method(composed), build_context(composed, engine))
+        assert sum(usage.generated_tokens for usage in result.usage.values()) <= most
+        assert most < 150 or result.usage["verifier"].generated_tokens
