@@ -20,6 +20,7 @@ CUES = {
     "single_judge": "Correct:",
 }
 TASKS = {
+    "program": ("```python\ndef solution():\n", {}),
     "prefix_right": ("Right so far:", {"partial": "3 + 4"}),
     "rap_question": ("Q:", {}),
     "rap_answer": ("A:", {"asked": "How many does Ada buy?"}),
@@ -46,6 +47,8 @@ def made(tokenizer, prompt):
         some = SOLUTIONS[:1] if kind.startswith("single") else SOLUTIONS
         yield kind, chat.review(kind, PROBLEM, some), cue, raw.review(kind, PROBLEM, some)
     for kind, (cue, fields) in TASKS.items():
+        if kind not in chat.wording.tasks:  # knowledge is not computed
+            continue
         yield kind, chat.task(kind, PROBLEM, **fields), cue, raw.task(kind, PROBLEM, **fields)
 
 
