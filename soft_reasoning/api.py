@@ -143,7 +143,7 @@ class SoftReasoner:
     def _open(self, model: str, parts: CallBuilder) -> None:
         """Start the worker of the loaded model, and build the parts of the default options."""
         self._name, self._parts = model, parts
-        self._worker = Worker(self._parts.engine, self._parts.default.config.max_live)
+        self._worker = Worker(parts.engine, parts.default.config.max_live, parts.close)
         config, self._store = parts.default.config, ExitStack()
         weakref.finalize(self, self._store.close)
         weakref.finalize(self, self._worker.close)  # if the user does not close it; the last one runs first

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -74,8 +74,48 @@ def build_dataset(config: DictConfig) -> Dataset:
     return built(config, "dataset")
 
 
-def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
-    """Build the context of a run's methods; ``exemplars`` come from the data set."""
+class SecondModels:
+    """Models beside the run's, such as judges, each loaded once. Their owner closes them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: dict[tuple[str, str | None], tuple[DictConfig, Engine]] = {}
+
+    def load(self, name: str, device: str | None) -> tuple[DictConfig, Engine]:
+        """Return the default configuration of the model ``name``, and its engine."""
+        with self._lock:
+            if (name, device) not in self._loaded:
+                config = compose_config([Override("model", name), Override.of("engine.device", device)])
+                self._loaded[name, device] = config, build_engine(config)
+            return self._loaded[name, device]
+
+    def begin_run(self) -> None:
+        """Let every engine forget earlier runs."""
+        for _, engine in self._loaded.values():
+            engine.begin_run()
+
+    def close(self) -> None:
+        """Free all models."""
+        with self._lock:
+            for _, engine in self._loaded.values():
+                engine.close()
+            self._loaded.clear()
+
+
+def build_context(
+    config: DictConfig,
+    engine: Engine,
+    exemplars: Sequence[Exemplar] = (),
+    models: SecondModels | None = None,
+) -> Context:
+    """Build the context of a run's methods.
+
+    Args:
+        config: The configuration.
+        engine: The run's engine.
+        exemplars: Those of the data set.
+        models: Loads other models that the configuration names; by default they belong to the context.
+    """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
         prompts = prompts.ending(most=getattr(engine, "max_new_tokens", None) or engine.context_length)
@@ -87,24 +127,20 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
         limits=Limits(config.max_tokens, config.max_seconds),
     )
     names = dict.fromkeys(name for key in SECOND_MODELS if (name := OmegaConf.select(config, key)))
-    return replace(context, judges={name: _judge(name, config, context, exemplars) for name in names})
+    models = models or SecondModels()
+    return replace(context, judges={name: _judge(name, config, context, exemplars, models) for name in names})
 
 
-def _judge(name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar]) -> Context:
+def _judge(
+    name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar], models: SecondModels
+) -> Context:
     """Return the context of a judge, another model than the run's.
 
     It has the run's prompt, unless either is the bundled model, whose prompt suits no other model.
     """
-    defaults, engine = _second_model(name, config.engine.get("device"))
+    defaults, engine = models.load(name, config.engine.get("device"))
     wording = defaults if is_bundled(name) or is_bundled(str(config.model.path)) else config
     return replace(run, engine=engine, prompts=build_prompts(wording, engine.tokenizer, exemplars))
-
-
-@cache
-def _second_model(name: str, device: str | None) -> tuple[DictConfig, Engine]:
-    """Load another model, once per process."""
-    config = compose_config([Override("model", name), Override.of("engine.device", device)])
-    return config, build_engine(config)
 
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:

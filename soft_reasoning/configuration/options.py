@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypedDict, cast
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.configuration.build import (
+    SecondModels,
     build_context,
     build_dataset,
     build_method,
@@ -48,6 +50,12 @@ RUN_KEYS = (
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 """Parts of a method that an option replaces: by a name, a function or an object."""
+
+PER_CALL = ("max_tokens", "max_seconds", "stop", "seed")
+"""Options on which no part depends."""
+
+OF_EVERY_METHOD = (*PER_CALL, "max_new_tokens")
+"""Options that a call with another method than the reasoner's keeps."""
 
 MOST_CACHED = 64
 """Number of combinations of options whose parts are cached."""
@@ -177,7 +185,7 @@ def configured(options: Options, overrides: Overrides) -> DictConfig:
         value = options.get(name)
         if value is None:
             continue
-        if name in (*PARTS, *SHORT) and not isinstance(options.get("method"), str | None):
+        if name not in ("method", "preset") and not isinstance(options.get("method"), str | None):
             raise UserError(f"{name}: expected the name of a method, got an object; set the value in it")
         if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
             typed.append(Override("search.stopping.rule" if name == "stopping" else name, str(value)))
@@ -263,36 +271,48 @@ class CallBuilder:
             *full_names(typed, context=[Override("method", method)] if isinstance(method, str) else ()),
         ]
         self.options = options
+        self._settings = dict(settings)
         self.answer_type: str = answer_type or ""
         config = self._config(options)
-        for key, value in settings.items():
-            OmegaConf.update(config, key, value)
         method = _build_method(options, config)
         self._exemplars = build_dataset(config).exemplars()
+        self._lock = threading.Lock()
+        self._cache: dict[Hashable, Parts] = {}  # the least recently used first
+        self._models = SecondModels()
         self.engine = load(config)
-        self._cache: dict[Hashable, Parts] = {}
-        self.default = self._parts(options, config, method)
+        try:
+            self.default = self._parts(options, config, method)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free all models."""
+        self.engine.close()
+        self._models.close()
 
     def make(self, changes: Mapping[str, Any]) -> Parts:
         """Return the parts of a call with the options ``changes``.
 
-        With another method, options and overrides of the default method are dropped.
+        With another method, options and overrides of the default method are dropped, but for those that
+        every method has.
         """
         changes, defaults = dict(checked(changes, "solve")), dict(self.options)
         if changes.get("method") == self.default.method.name:
             del changes["method"]  # its options and overrides stay
         if changes.get("method", defaults.get("method")) != defaults.get("method"):
-            defaults = {key: value for key, value in defaults.items() if key in ("max_tokens", "max_seconds")}
+            kept = [
+                name for name in OF_EVERY_METHOD if isinstance(changes["method"], str) or name in PER_CALL
+            ]
+            defaults = {key: value for key, value in defaults.items() if key in kept}
         options = cast(Options, {**defaults, **changes})
         key = _key(options)
         if key == _key(self.options):
             parts = self.default
-        elif (parts := self._cache.get(key)) is None:
+        elif (parts := self._cached(key)) is None:
             config = self._config(options)
             parts = self._parts(options, config, _build_method(options, config))
-            if len(self._cache) == MOST_CACHED:
-                self._cache.clear()
-            self._cache[key] = parts
+            self._keep(key, parts)
         limits = Limits(
             options.get("max_tokens") or parts.config.max_tokens,
             options.get("max_seconds") or parts.config.max_seconds,
@@ -304,14 +324,29 @@ class CallBuilder:
         check_fits(parts.config, parts.method, context)
         return replace(parts, context=context)
 
+    def _cached(self, key: Hashable) -> Parts | None:
+        with self._lock:
+            if (parts := self._cache.pop(key, None)) is not None:
+                self._cache[key] = parts
+            return parts
+
+    def _keep(self, key: Hashable, parts: Parts) -> None:
+        with self._lock:
+            self._cache[key] = parts
+            while len(self._cache) > MOST_CACHED:
+                del self._cache[next(iter(self._cache))]
+
     def _parts(self, options: Options, config: DictConfig, method: Method) -> Parts:
-        return Parts(options, config, method, build_context(config, self.engine, self._exemplars))
+        context = build_context(config, self.engine, self._exemplars, self._models)
+        return Parts(options, config, method, context)
 
     def _config(self, options: Options) -> DictConfig:
         overrides = self._overrides
         if options.get("method") not in (None, self.options.get("method")):
             overrides = [override for override in overrides if override.root not in METHOD_GROUPS]
         config = configured(options, overrides)
+        for key, value in self._settings.items():
+            OmegaConf.update(config, key, value)
         if self._prompt is not None:
             config.prompt = self._prompt
         if not self.answer_type:
@@ -327,10 +362,11 @@ class CallBuilder:
 
 def _key(options: Options) -> Hashable:
     """The options that a method and its prompts depend on; a user's objects need not be hashable."""
-    per_call = ("max_tokens", "max_seconds", "stop", "seed")
-    values = {name: value for name, value in options.items() if name not in per_call}
+    values = {name: value for name, value in options.items() if name not in PER_CALL}
     plain = (str, int, float)
-    return tuple(sorted((name, v if isinstance(v, plain) else id(v)) for name, v in values.items()))
+    return tuple(
+        (name, type(v).__name__, v if isinstance(v, plain) else id(v)) for name, v in sorted(values.items())
+    )
 
 
 def _build_method(options: Options, config: DictConfig) -> Method:

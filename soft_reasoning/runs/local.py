@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.build import (
+    SecondModels,
     build_context,
     build_engine,
     build_method,
@@ -55,22 +56,28 @@ class LocalLauncher:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._settings: Any = None
+        self._models = SecondModels()
 
     def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Local:
         """As ``Launcher.start``."""
         method, settings = build_method(config), plain(config.engine)
         if self._engine is None or self._settings != settings:
-            self.close()
+            self._close_engine()
             self._engine, self._settings = build_engine(config), settings
         else:
             self._engine.begin_run()
-        context = build_context(config, self._engine, exemplars)
+        self._models.begin_run()
+        context = build_context(config, self._engine, exemplars, self._models)
         check_fits(config, method, context)
         check_problems(problems, method, context)
         return Local(method, context, config.max_live)
 
     def close(self) -> None:
-        """Release the engine."""
+        """Release all models."""
+        self._close_engine()
+        self._models.close()
+
+    def _close_engine(self) -> None:
         if self._engine is not None:
             self._engine.close()
             self._engine = None

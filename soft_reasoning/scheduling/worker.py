@@ -26,17 +26,21 @@ FORKED = (
 
 
 class Worker:
-    """Owns ``engine`` and the thread that drives it, which ends with :meth:`close`.
+    """Owns the thread that drives ``engine``, which ends with :meth:`close`.
 
     Between two steps of the engine it adds new jobs and drops cancelled jobs.
 
     Args:
-        engine: The engine, which :meth:`close` closes.
+        engine: The engine.
         max_live: Most problems solved at a time, of all calls together.
+        free: Called at the end of the thread; by default it closes the engine.
     """
 
-    def __init__(self, engine: Engine, max_live: int = MAX_LIVE) -> None:
+    def __init__(
+        self, engine: Engine, max_live: int = MAX_LIVE, free: Callable[[], None] | None = None
+    ) -> None:
         self.engine: Engine = engine
+        self._free: Callable[[], None] = free or engine.close
         self.max_live: int = max_live
         self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
         self._calls: deque[deque[Job[Any]]] = deque()  # for each call the jobs that are not started
@@ -92,7 +96,7 @@ class Worker:
             unfinished = [*scheduler.live, *(job for jobs in self._calls for job in jobs)]
             scheduler.drop(scheduler.live)
             _end(unfinished, UserError(f"expected an open SoftReasoner, and {reason}"))
-            self.engine.close()
+            self._free()
 
     def _receive(self, wait: bool) -> None:
         """Take new calls whose checks pass; with ``wait`` block until the first call."""

@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.build import SecondModels, build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, UserError
@@ -13,11 +13,14 @@ PROBLEMS = [
 ]
 
 
+MODELS = SecondModels()
+
+
 def solved(*words):
     config = compose_config(
         ["engine=fake", "method=best_of_n", "method.samples=2", "max_new_tokens=30", *words]
     )
-    context = build_context(config, build_engine(config))
+    context = build_context(config, build_engine(config), models=MODELS)
     return context, {p.id: r for p, r in drive(PROBLEMS, build_method(config), context)}
 
 

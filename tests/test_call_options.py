@@ -1,0 +1,165 @@
+"""Options of a reasoner and of its calls: none is lost when a call changes another one."""
+
+import gc
+import threading
+import weakref
+from dataclasses import dataclass
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.configuration import options as call_options
+from soft_reasoning.configuration.build import build_context, build_engine
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.types import Generate, Problem, Request, Result
+
+QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+METHODS = ("cot", "self_consistency", "verified_sampling", "best_of_n", "random_embedding")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with SoftReasoner.from_pretrained("demo", **FAKE) as reasoner:
+        yield reasoner
+
+
+FAKE = {"k": 2, "rounds": 0, "overrides": ["engine=fake"]}
+
+
+def first(solution):
+    return [(c.text, c.generated_tokens, c.finish_reason) for c in solution.candidates]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "option", [{"stop": [" "]}, {"max_new_tokens": 7}, {"max_tokens": 9}, {"seed": 3}, {"max_seconds": 1e-9}]
+)
+def test_another_method_keeps_what_every_method_has(plain, method, option):
+    with SoftReasoner.from_pretrained("demo", **FAKE, **option) as reasoner:
+        kept = reasoner.solve(QUESTION, method=method)
+        again = reasoner.solve(QUESTION, method=method, **{name: None for name in option})
+    expected = plain.solve(QUESTION, method=method, **option)
+    assert first(kept) == first(again) == first(expected)
+    if "seed" not in option or method != "cot":
+        assert first(kept) != first(plain.solve(QUESTION, method=method))
+
+
+def test_an_option_of_the_call_has_priority():
+    with SoftReasoner.from_pretrained("demo", stop=["="], max_new_tokens=30) as reasoner:
+        [candidate] = reasoner.solve(QUESTION, method="cot", stop=["Then"], max_new_tokens=50).candidates
+        [short] = reasoner.solve(QUESTION, method="cot", max_new_tokens=2).candidates
+    assert "=" in candidate.text and "Then" not in candidate.text
+    assert short.generated_tokens == 2
+
+
+@dataclass(frozen=True)
+class Own:
+    """A method of the user's."""
+
+    tokens: int = 5
+    name: str = "own"
+
+    def solve(self, problem, context):
+        [completion] = yield Generate(
+            [Request(context.prompts.solve(problem).ids, max_new_tokens=self.tokens, role="candidate")]
+        )
+        return Result(completion.text, ())
+
+
+def test_an_object_has_its_own_bound():
+    with SoftReasoner.from_pretrained("demo", max_new_tokens=50, overrides=["engine=fake"]) as reasoner:
+        assert reasoner.solve(QUESTION, method=Own()).total.generated_tokens == 5
+        with pytest.raises(UserError, match="max_new_tokens: expected the name of a method, got an object"):
+            reasoner.solve(QUESTION, method=Own(), max_new_tokens=3)
+    with pytest.raises(UserError, match="max_new_tokens: expected the name of a method, got an object"):
+        SoftReasoner.from_pretrained("demo", method=Own(), max_new_tokens=3, overrides=["engine=fake"])
+
+
+CHANGES = (
+    {}, {"k": 3}, {"rounds": 1}, {"temperature": 0.3}, {"seed": 4}, {"stop": ["="]}, {"max_new_tokens": 9},
+    {"verifier": "multi_judge"}, {"final": "best_reward"}, {"preset": "paper"}, {"max_tokens": 90},
+)  # fmt: skip
+
+
+JUDGED = {"k": 2, "rounds": 0, "max_new_tokens": 20, "overrides": ["engine=fake", "verifier.model=demo"]}
+
+
+def judged(**options):
+    reasoner = SoftReasoner.from_pretrained("demo", **{**JUDGED, **options})
+    weight = weakref.ref(reasoner.context.judges["demo"].engine.model.get_input_embeddings().weight)
+    return reasoner, weight
+
+
+def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
+    """The device is among them: a judge is not loaded a second time on another one."""
+    options = {"device": "cpu", "dtype": "float32", "overrides": ["verifier.model=demo"]}
+    reasoner, weight = judged(**options)
+    judge = weakref.ref(reasoner.context.judges["demo"].engine)
+    for change in CHANGES:
+        parts = reasoner._parts.make(change)
+        assert parts.config.engine.device == "cpu" and parts.config.model.dtype == "float32"
+        assert parts.context.judges["demo"].engine is judge()
+        reasoner.solve(QUESTION, **change)
+    reasoner.close()
+    gc.collect()
+    assert weight() is None
+
+
+def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
+    (one, weight), (other, kept) = judged(), judged()
+    engine = one.context.judges["demo"].engine
+    assert all(one._parts.make({"k": k}).context.judges["demo"].engine is engine for k in (2, 3, 4))
+    one.close()
+    assert other.solve(QUESTION).trace[0]["verifier"]["texts"]  # the other's judge goes on
+    other.close()
+    gc.collect()
+    assert weight() is None and kept() is None
+
+
+def test_a_judge_is_freed_without_close_and_where_opening_fails():
+    reasoner, weight = judged()
+    del reasoner
+    gc.collect()
+    assert weight() is None
+    with pytest.raises(UserError, match="nowhere"):
+        judged(overrides=["verifier.model=./nowhere"])
+    config = compose_config(["verifier.model=demo", "engine=fake"])
+    context = build_context(config, build_engine(config))
+    weight = weakref.ref(context.judges["demo"].engine.model.get_input_embeddings().weight)
+    del context
+    gc.collect()
+    assert weight() is None
+
+
+def test_the_parts_of_calls_are_bounded_in_any_thread(monkeypatch):
+    monkeypatch.setattr(call_options, "MOST_CACHED", 3)
+    errors = []
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+        cache = reasoner._parts._cache
+
+        def call(number):
+            try:
+                for i in range(3):
+                    count = 2 + (3 * number + i) % 9
+                    assert reasoner._parts.make({"k": count}).config.search.candidates == count
+                    assert len(cache) <= 3
+            except BaseException as error:
+                errors.append(error)
+
+        workers = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert not errors and len(cache) == 3
+        kept = reasoner._parts.make({"k": 2}).method
+        for count in (3, 2, 4, 2, 5, 2):  # the least recently used go first
+            assert count != 2 or reasoner._parts.make({"k": 2}).method is kept
+            reasoner._parts.make({"k": count})
+
+
+def test_values_that_are_equal_but_not_the_same_have_parts_of_their_own():
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+        reasoner._parts.make({"k": 2})
+        with pytest.raises(UserError, match="search.candidates: expected a whole number"):
+            reasoner._parts.make({"k": 2.0})
