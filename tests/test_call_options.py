@@ -11,7 +11,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration import options as call_options
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.types import Generate, Problem, Request, Result
+from soft_reasoning.types import Generate, Request, Result
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 METHODS = ("cot", "self_consistency", "verified_sampling", "best_of_n", "random_embedding")
