@@ -28,7 +28,7 @@ from soft_reasoning.configuration.options import (
 )
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.configuration.own_prompt import PromptLike
-from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
+from soft_reasoning.data.questions import Question, QuestionLike, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
@@ -178,18 +178,18 @@ class SoftReasoner:
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
-        self, questions: Asked, *,
+        self, questions: QuestionLike, *,
         progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution: ...  # fmt: skip
 
     @overload
     def solve(
-        self, questions: Iterable[Asked], *,
+        self, questions: Iterable[QuestionLike], *,
         progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> list[Solution]: ...  # fmt: skip
 
     def solve(
-        self, questions: Asked | Iterable[Asked], *,
+        self, questions: QuestionLike | Iterable[QuestionLike], *,
         progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution | list[Solution]:  # fmt: skip
         """Answer one question (a Solution) or several together (a list, in the order given).
@@ -223,16 +223,20 @@ class SoftReasoner:
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
-        self, questions: Asked, *, on_round: OnRound | None = None, **options: Unpack[Options]
+        self, questions: QuestionLike, *, on_round: OnRound | None = None, **options: Unpack[Options]
     ) -> Solution: ...
 
     @overload
     async def asolve(
-        self, questions: Iterable[Asked], *, on_round: OnRound | None = None, **options: Unpack[Options]
+        self,
+        questions: Iterable[QuestionLike],
+        *,
+        on_round: OnRound | None = None,
+        **options: Unpack[Options],
     ) -> list[Solution]: ...
 
     async def asolve(
-        self, questions: Asked | Iterable[Asked], *,
+        self, questions: QuestionLike | Iterable[QuestionLike], *,
         on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution | list[Solution]:  # fmt: skip
         """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work."""

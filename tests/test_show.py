@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 
-from soft_reasoning.commands import entry, finished, run
+from soft_reasoning.commands import finished, run
 from soft_reasoning.runs.files import read_records
 
 
@@ -28,7 +28,6 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
 
 
 def test_tables_are_written_by_either_name_of_the_command(folders, capsys):
-    assert entry.COMMANDS["report"] == entry.COMMANDS["show"]
     finished.show_main([str(folders / "one"), "--tables"])
     tables = folders / "one" / "tables"
     assert capsys.readouterr().out == f"{tables}\n"

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,28 @@ def plugin(name):
         importlib.util.find_spec(f"hydra_plugins.hydra_{name}_launcher") is None
     )
     return pytest.mark.skipif(missing, reason=f"the {name} launcher is not installed (extra: launchers)")
+
+
+def test_slurm_where_there_is_none_is_one_line(run, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "hydra/launcher=submitit_slurm")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "expected Slurm on this machine (srun), found none; use hydra/launcher=" in done.stderr
+
+
+def test_a_reference_that_an_experiment_names_may_be_left_out(run):
+    """Then the default is taken, and said so; one that is typed must be there."""
+    small = [*FAKE, "+experiment=sweep_sigma", "limit=2", "seed=0", "search.rounds=0", "-m"]
+    done = run(*small, "embedding.sigma=1,2", "hydra.sweep.dir=out")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "reference: expected one of embedding.sigma=1, embedding.sigma=2, got embedding.sigma=8"
+        in done.stdout
+    )
+    again = run(*small, "embedding.sigma=1,2", "hydra.sweep.dir=out", "reference='embedding.sigma=2'")
+    assert again.returncode == 0 and "Cost relative to embedding.sigma=2" in Path("out/sweep.md").read_text()
+    rows = json.loads(Path("out/comparison.json").read_text())
+    assert rows[0]["label"].endswith("embedding.sigma=2") and "difference" in rows[1]
 
 
 def test_a_combining_step_that_fails_is_an_error(run, tmp_path):

@@ -9,35 +9,34 @@ from importlib import import_module
 
 import soft_reasoning
 
-USAGE = """\
-soft-reasoning COMMAND [options]
-
-  run [group=choice] [key=value]       solve a data set; the same command continues an interrupted run
-  compare METHOD METHOD ... [options]  run several methods on the same problems (--all: find the best of all)
-  sweep [key=a,b] [options]            run every combination of values (run -m), and combine the results
-  calibrate [options]                  recommend sigma and points to begin with, for a model and data
-  serve [options] [port=8000]          answer requests as OpenAI's API does
-  regrade FOLDER [grader.key=value]    grade a finished run again, without a model
-  show FOLDER [PROBLEM]                show a run's results, or explain one problem
-  report FOLDER --tables               write every table of a run as CSV and LaTeX
-  eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
-
-soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more, and
-eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
-
 HERE = "soft_reasoning.commands"
 COMMANDS = {
-    "run": f"{HERE}.run:main",
-    "compare": f"{HERE}.compare:main",
-    "sweep": f"{HERE}.run:sweep_main",
-    "calibrate": f"{HERE}.calibrate:main",
-    "serve": f"{HERE}.serve:main",
-    "regrade": f"{HERE}.finished:regrade_main",
-    "show": f"{HERE}.finished:show_main",
-    "report": f"{HERE}.finished:show_main",
-    "eval": "soft_reasoning.integrations.harness.command:main",
-}
-"""The function of each command; it takes the words after the command."""
+    "run": (f"{HERE}.run:main", "[group=choice] [key=value]",
+            "solve a data set; the same command continues an interrupted run"),
+    "compare": (f"{HERE}.compare:main", "METHOD METHOD ... [options]",
+                "run several methods on the same problems (--all: find the best of all)"),
+    "sweep": (f"{HERE}.run:sweep_main", "[key=a,b] [options]",
+              "run every combination of values (run -m), and combine the results"),
+    "calibrate": (f"{HERE}.calibrate:main", "[options]",
+                  "recommend sigma and points to begin with, for a model and data"),
+    "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests as OpenAI's API does"),
+    "regrade": (f"{HERE}.finished:regrade_main", "FOLDER [grader.key=value]",
+                "grade a finished run again, without a model"),
+    "show": (f"{HERE}.finished:show_main", "FOLDER [PROBLEM]",
+             "show a run's results, or explain one problem; --tables writes its tables"),
+    "eval": ("soft_reasoning.integrations.harness.command:main", "[arguments of lm-eval]",
+             "run lm-evaluation-harness with a method as its model"),
+}  # fmt: skip
+"""For each command its function, which takes the words after the command, its words, and what it does."""
+
+LINES = "\n".join(f"  {f'{name} {words}':<36} {what}" for name, (_, words, what) in COMMANDS.items())
+USAGE = f"""\
+soft-reasoning COMMAND [options]
+
+{LINES}
+
+soft-reasoning --version prints the version, soft-reasoning COMMAND --help more, and
+eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
 
 
 def main() -> None:
@@ -55,7 +54,7 @@ def main() -> None:
     elif command in ("-sc", "--shell-completion"):
         _complete()
     elif command in COMMANDS:
-        module, _, function = COMMANDS[command].partition(":")
+        module, _, function = COMMANDS[command][0].partition(":")
         getattr(import_module(module), function)(words)
     else:
         print(f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",

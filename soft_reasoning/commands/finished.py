@@ -1,4 +1,4 @@
-"""The commands about finished runs, without a model: ``regrade``, and ``show`` (or ``report``)."""
+"""The commands about finished runs, without a model: ``regrade``, and ``show``."""
 
 from __future__ import annotations
 

@@ -82,6 +82,14 @@ class Columns:
         raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
     def __call__(self, row: Mapping[str, Any], index: int) -> Problem:
+        for option in ("question", "answer", "id", "choices"):
+            column = getattr(self, option)
+            if column is not None and column not in row:
+                names = [str(name) for name in row]
+                raise UserError(
+                    f"expected a field '{column}', got {', '.join(names) or 'no field'}; name yours, such as "
+                    f"dataset.row.{option}={names[0] if names else 'NAME'}"
+                )
         question, gold = fields.text(row, self.question), None
         texts, labels = self._choices(row)
         if texts:

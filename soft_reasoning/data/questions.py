@@ -34,24 +34,26 @@ class Question(TypedDict):
     max_new_tokens: NotRequired[int]
 
 
-Asked: TypeAlias = str | Question | Sequence[Message]
+QuestionLike: TypeAlias = str | Question | Sequence[Message]
 """One question; in a chat the last message, which is the user's."""
 
 
-def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tuple[list[Problem], bool]:
+def read_questions(
+    questions: QuestionLike | Iterable[QuestionLike], answer_type: str
+) -> tuple[list[Problem], bool]:
     """Return the problems, and whether ``questions`` is a single question.
 
     Raises:
         UserError: For an invalid question.
     """
     if isinstance(questions, str | Mapping) or _is_chat(questions):
-        return [read_question(cast(Asked, questions), answer_type)], True
+        return [read_question(cast(QuestionLike, questions), answer_type)], True
     if not isinstance(questions, Iterable) or isinstance(questions, bytes):
         raise UserError(f"solve: expected a question in words or a list of them, got {questions!r:.80}")
-    return [read_question(cast(Asked, question), answer_type) for question in questions], False
+    return [read_question(cast(QuestionLike, question), answer_type) for question in questions], False
 
 
-def read_question(question: Asked, answer_type: str) -> Problem:
+def read_question(question: QuestionLike, answer_type: str) -> Problem:
     """Return the problem of one question."""
     text: Any = question
     options: Mapping[str, Any] = {}

@@ -18,7 +18,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.configuration.build import check_problems, plain
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.engines.abilities import check_abilities
@@ -34,7 +34,7 @@ REACHED = 5.0
 """Timeout in seconds for a cluster's first answer; Ray itself waits for minutes."""
 
 
-class Worker:
+class RayActor:
     """An engine in a separate process, reused by the next run if its configuration allows it.
 
     It is an actor with an event loop, in which its problems are solved together. Every call has the run's
@@ -109,7 +109,7 @@ class RayLauncher:
             whole("workers", workers, least=1)
         for name, value in (("cpus", cpus), ("gpus", 0 if gpus is None else gpus)):
             if real(name, value, least=0) > 1 and value != int(value):
-                raise UserError(f"ray.{name}: expected a whole number or a fraction of one, got {value}")
+                raise OptionError(name, f"expected a whole number or a fraction of one, got {value}")
         self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None
         self._started_ray = False
@@ -127,7 +127,7 @@ class RayLauncher:
         if self._ray is None:
             self._ray, self._started_ray = connect(self._address)
             number, gpus = plan_workers(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
-            actor = self._ray.remote(Worker).options(
+            actor = self._ray.remote(RayActor).options(
                 num_cpus=self._cpus, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=-1
             )
             self._workers = [actor.remote() for _ in range(number)]

@@ -6,6 +6,7 @@ time and memory. Everything else in the folder is computed from these three file
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -37,11 +38,6 @@ from soft_reasoning.runs.files import (
 )
 from soft_reasoning.runs.manifest import build_manifest, check_same_run, environment_changes
 from soft_reasoning.types import UserError
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock; there the folder is not locked
-    fcntl = None  # type: ignore[assignment]
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
 DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf", f"{COMPLETIONS}*")
@@ -99,8 +95,6 @@ class Store:
             raise
 
     def _lock(self) -> None:
-        if fcntl is None:
-            return
         try:
             fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -168,3 +168,10 @@ def test_training_rows_are_read_like_the_problems(tmp_path):
     ]  # fmt: skip
     with pytest.raises(UserError, match="train.row.answer: expected the name of a column"):
         build_dataset(compose_config([*options, "dataset.row.answer=null"])).training()
+
+
+def test_a_column_of_another_name_is_told_how_to_be_named(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("Frage,Antwort\n1 + 2?,3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="got Frage, Antwort; name yours, such as dataset.row.question=Frage"):
+        build_dataset(compose_config([f"dataset={file}"])).problems()

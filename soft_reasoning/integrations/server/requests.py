@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from soft_reasoning.data.questions import Asked, Message
+from soft_reasoning.data.questions import Message, QuestionLike
 from soft_reasoning.engines.text import decode
 from soft_reasoning.integrations.server.errors import ApiError
 
@@ -154,7 +154,7 @@ class Body(BaseModel):
         """Treat fields that are null as fields that were not sent."""
         return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
 
-    def questions(self, tokenizer: Any) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[QuestionLike]:
         """Return the questions of the request."""
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class ChatBody(Body):
 
     messages: list[ChatMessage] = Field(min_length=1)
 
-    def questions(self, tokenizer: Any) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[QuestionLike]:
         return [[message.plain() for message in self.messages]]
 
     def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
@@ -198,7 +198,7 @@ class TextBody(Body):
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
 
-    def questions(self, tokenizer: Any) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[QuestionLike]:
         prompts, size = self.prompt, len(tokenizer)
         if wrong := [i for p in prompts if not isinstance(p, str) for i in p if not 0 <= i < size]:
             raise ApiError(400, f"prompt: expected token ids in 0..{size - 1}, got {wrong[0]}", "prompt")
@@ -212,7 +212,7 @@ class ResponsesBody(Body):
     input: Annotated[list[Item], BeforeValidator(as_items)] = Field(min_length=1)
     instructions: str | None = None
 
-    def questions(self, tokenizer: Any) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[QuestionLike]:
         chat = [item.plain() for item in self.input if item is not None]
         return [[{"role": "system", "content": self.instructions}, *chat] if self.instructions else chat]
 

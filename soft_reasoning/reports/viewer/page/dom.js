@@ -1,6 +1,7 @@
 // Building elements. Text always becomes text nodes: what a model wrote is never read as HTML.
 
-function fill(node, attributes, children) {
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -9,14 +10,6 @@ function fill(node, attributes, children) {
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
-}
-
-function el(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
-
-function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
 function percent(part, whole) {

@@ -18,7 +18,7 @@ function addressOf(changes) {
 }
 
 function change(changes) {
-  history.replaceState(null, "", addressOf(changes) || "#");
+  history.replaceState(null, "", addressOf(changes));
 }
 
 class List {

@@ -10,7 +10,7 @@ async function main() {
   const began = performance.now();
   const index = await unpack(document.getElementById("index").textContent);
   const page = index.kind === "run" ? runPage(index) : overviewPage(index);
-  const back = () => addressOf({ problem: null }) || "#";
+  const back = () => addressOf({ problem: null });
   let scrolled = 0;
   let looking = null;
 

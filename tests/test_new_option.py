@@ -1,0 +1,59 @@
+"""A new option is added by files alone: a class and the YAML that configures it."""
+
+import json
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+
+CLASS = """
+from soft_reasoning.checks import real
+from soft_reasoning.rewards.verifiers import Verdict
+
+class Brief:
+    name = "brief"
+
+    def __init__(self, longest=20.0):
+        self.longest = real("longest", longest, above=0.0)
+
+    def verify(self, problem, candidates, context, earlier):
+        return Verdict(scores=tuple(float(len(one.text) <= self.longest) for one in candidates))
+        yield
+"""
+CHOICE = "_target_: mine_brief.Brief\nlongest: 20.0  # most characters of a good solution\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The folder of the two files: mine_brief.py and own/verifier/brief.yaml."""
+    (tmp_path / "mine_brief.py").write_text(CLASS)
+    (tmp_path / "own" / "verifier").mkdir(parents=True)
+    (tmp_path / "own" / "verifier" / "brief.yaml").write_text(CHOICE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
+    words = ["--config-dir", "own", "engine=fake", "max_new_tokens=8", "limit=2", "progress=false",
+             "search.rounds=0", "verifier=brief"]  # fmt: skip
+    done = run(*words, "-m", "longest=5,1000", "hydra.sweep.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((here / "sweep" / "sweep.json").read_text())
+    assert [row["verifier.longest"] for row in rows] == [5, 1000]
+    records = [(here / row["folder"] / "samples.jsonl").read_text().splitlines() for row in rows]
+    scores = [[c["verified"] for c in json.loads(lines[0])["candidates"]] for lines in records]
+    assert scores[0] != scores[1] == [1.0] * len(scores[1])
+    manifest = json.loads((here / rows[0]["folder"] / "manifest.json").read_text())
+    assert manifest["overrides"]["verifier.longest"] == 5
+
+    refused = run(*words, "longest=-1")
+    assert refused.returncode == 2
+    assert refused.stderr == "soft_reasoning: verifier.longest: expected a finite number above 0, got -1\n"
+
+
+def test_a_new_option_from_python(here):
+    own = ["engine=fake", "verifier._target_=mine_brief.Brief"]
+    with SoftReasoner.from_pretrained("demo", overrides=[*own, "+verifier.longest=3"]) as reasoner:
+        assert reasoner.method.verifier.longest == 3
+    with pytest.raises(UserError, match="verifier.longest: expected a finite number above 0, got -1"):
+        SoftReasoner.from_pretrained("demo", overrides=[*own, "+verifier.longest=-1"])
