@@ -32,7 +32,7 @@ from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.output import PreparedRequest
+from soft_reasoning.engines.running import RunningRequest
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
@@ -105,8 +105,8 @@ class Metered(Engine):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def check(self, request: Request) -> PreparedRequest:
-        return self._engine.check(request)
+    def prepare(self, request: Request, ticket: int = -1) -> RunningRequest:
+        return self._engine.prepare(request, ticket)
 
     def advance(self) -> list[tuple[int, Completion]]:
         requests = [row.request for row in self.queued.values()]

@@ -34,10 +34,10 @@ from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.engine_thread import EngineThread
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.scheduling.progress import Progress
-from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, Round, UserError
 
@@ -51,8 +51,7 @@ class SoftReasoner:
 
     ``SoftReasoner(model, tokenizer)`` takes a causal language model of transformers as it is;
     :meth:`from_pretrained` loads one. All calls share it, whatever their method, and may come from any thread
-    and any event loop: one worker thread drives the model. As a context manager it frees the model at the
-    end.
+    and any event loop: one thread drives the model. As a context manager it frees the model at the end.
 
     Args:
         model: A causal language model; it is set to evaluation mode.
@@ -141,12 +140,12 @@ class SoftReasoner:
         return self
 
     def _open(self, model: str, parts: CallBuilder) -> None:
-        """Start the worker of the loaded model, and build the parts of the default options."""
+        """Start the thread that drives the loaded model, and build the parts of the default options."""
         self._name, self._parts = model, parts
-        self._worker = Worker(parts.engine, parts.default.config.max_live, parts.close)
+        self._thread = EngineThread(parts.engine, parts.default.config.max_live, parts.close)
         config, self._store = parts.default.config, ExitStack()
         weakref.finalize(self, self._store.close)
-        weakref.finalize(self, self._worker.close)  # if the user does not close it; the last one runs first
+        weakref.finalize(self, self._thread.close)  # if the user does not close it; the last one runs first
         try:
             completions = StoreFile.of(config.cache, config.cache_gb)
             self._store.enter_context(replaying(completions, parts.default.context.engines))
@@ -301,7 +300,7 @@ class SoftReasoner:
         if send is not None:
             for job in jobs.values():
                 job.add_done_callback(send)
-        self._worker.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
+        self._thread.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
         try:
             yield
         finally:
@@ -311,11 +310,11 @@ class SoftReasoner:
     @property
     def closed(self) -> bool:
         """Whether the model was freed."""
-        return self._worker.closed
+        return self._thread.closed
 
     def close(self) -> None:
         """Free the model's memory; unfinished calls in other threads get an error."""
-        self._worker.close()
+        self._thread.close()
         self._store.close()
 
     def __enter__(self) -> SoftReasoner:

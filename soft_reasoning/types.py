@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import torch
@@ -194,6 +195,23 @@ class TopLogprobs(NamedTuple):
     logprobs: tuple[float, ...]
 
 
+class FinishReason(StrEnum):
+    """Why a completion ended. A value equals its text and is stored as its text."""
+
+    STOP = "stop"
+    """The model wrote a stop string."""
+    EOS = "eos"
+    """The model wrote an end-of-sequence token."""
+    LENGTH = "length"
+    """A limit of tokens, the end of the context or a deadline cut it."""
+    BUDGET = "budget"
+    """The problem's budget was spent before it began, or before its next part."""
+
+
+CUT = (FinishReason.LENGTH, FinishReason.BUDGET)
+"""Reasons of completions that the model did not end."""
+
+
 @dataclass(frozen=True)
 class Completion:
     """A generated completion.
@@ -205,8 +223,7 @@ class Completion:
         token_ids: The generated tokens.
         logprobs: Their raw log-probabilities, from the log-softmax of the unscaled logits.
         text: The decoded text.
-        finish_reason: ``stop`` (a stop string), ``eos`` or ``length``; ``budget`` if the problem's budget was
-            spent before any work.
+        finish_reason: Why it ended.
         prompt_tokens: Length of the prompt, soft tokens included.
         cached_tokens: Prompt tokens whose keys and values were reused.
         recomputed_tokens: Positions computed again by an engine that generates in several passes.
@@ -219,7 +236,7 @@ class Completion:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     text: str
-    finish_reason: str
+    finish_reason: FinishReason
     prompt_tokens: int
     cached_tokens: int = 0
     recomputed_tokens: int = 0
@@ -231,6 +248,11 @@ class Completion:
     @property
     def generated_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def cut(self) -> bool:
+        """Whether a token limit or a budget ended it."""
+        return self.finish_reason in CUT
 
 
 class Effect:
@@ -282,7 +304,7 @@ class Candidate:
         reward: The reward; None if the method has no rewards.
         u: The point in the search space; None if the method has no search.
         generated_tokens: Number of generated tokens.
-        finish_reason: As in :class:`Completion`.
+        finish_reason: A :class:`FinishReason`; empty if it is not one completion.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
         token_ids: Its tokens; empty if it is not one completion. They and ``logprobs`` are not stored.
         logprobs: Their log-probabilities, as in :class:`Completion`.
@@ -309,7 +331,7 @@ class Candidate:
     @property
     def cut(self) -> bool:
         """Whether a token limit or a budget ended it."""
-        return self.finish_reason in ("length", "budget")
+        return self.finish_reason in CUT
 
     def __repr__(self) -> str:
         scores = (("reward", self.reward), ("verified", self.verified), ("coherence", self.coherence))

@@ -7,5 +7,5 @@ class AtOnce(Engine):
     """Completes all requests in one step: ``complete(requests)`` returns their completions."""
 
     def advance(self):
-        requests = [prepared.request for prepared in self.queued.values()]
+        requests = [row.request for row in self.queued.values()]
         return list(zip(self.queued, self.complete(requests), strict=True))

@@ -6,7 +6,6 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.engines import base
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result
 
@@ -15,19 +14,20 @@ class Engine(base.Engine):
     """Answers with the sum of the prompt's ids, all requests in one step; refuses prompts that hold a 13."""
 
     tokenizer = FakeTokenizer()
+    hidden_size, context_length, vocabulary = 4, 2**31, 2**31
 
     def __init__(self):
         super().__init__()
         self.generated = []
 
-    def check(self, request):
+    def prepare(self, request, ticket=-1):
         if 13 in request.prompt_ids:
             raise ValueError("a 13")
-        return PreparedRequest(request, request.prompt_ids, None, (), request.max_new_tokens)
+        return super().prepare(request, ticket)
 
     def advance(self):
         self.generated.append(len(self.queued))
-        return [(ticket, self.completion(prepared.request)) for ticket, prepared in self.queued.items()]
+        return [(ticket, self.completion(row.request)) for ticket, row in self.queued.items()]
 
     def completion(self, request):
         total, length, ids = sum(request.prompt_ids), len(request.prompt_ids), request.next_logits
@@ -45,12 +45,12 @@ class Streaming:
         super().__init__()
         self.log, self.cancelled = [], 0
 
-    def begin(self, requests):
-        super().begin(requests)
-        self.log += [("in", sum(prepared.request.prompt_ids)) for prepared in requests.values()]
+    def begin(self, rows):
+        super().begin(rows)
+        self.log += [("in", sum(row.request.prompt_ids)) for row in rows.values()]
 
     def advance(self):
-        order = {ticket: sum(prepared.request.prompt_ids) for ticket, prepared in self.queued.items()}
+        order = {ticket: sum(row.request.prompt_ids) for ticket, row in self.queued.items()}
         ticket = min(order, key=order.get)
         rest = {other: self.queued.pop(other) for other in list(self.queued) if other != ticket}
         outcome = dict(super().advance())

@@ -6,7 +6,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.text import decode, finish
+from soft_reasoning.engines.text import StopChecker, decode
 from soft_reasoning.types import Problem
 from tests.chat_templates import HEADERS, tokenizer_of
 from tests.engines.models import tiny
@@ -87,7 +87,7 @@ class TestThinking:
     def test_a_stop_string_acts_on_the_answer(self, opens):
         tokenizer = tokenizer_of("qwen3")
         ids = tokenizer.encode(f"{'' if opens else '<think>'}One.\nTwo.</think>Old.\nPond.")
-        count, text, reason = finish(tokenizer, ids, stop=("\n",), thinks=opens)
+        count, text, reason = StopChecker(tokenizer).finish(ids, ("\n",), thinks=opens)
         assert (text.rpartition(">")[2], reason) == ("Old.", "stop") and count < len(ids)
 
 

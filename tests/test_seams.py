@@ -32,7 +32,7 @@ class OneByOne(Engine):
     def advance(self):
         outcomes = {}
         for row in self.queued.values():
-            head, soft, tail = row.prepared.head, row.prepared.soft, row.prepared.tail
+            head, soft, tail = row.head, row.soft, row.tail
             parts = [
                 self.embed(head),
                 self.embed([]) if soft is None else soft,

@@ -112,7 +112,7 @@ def check_abilities(method: Any, engine: Any) -> None:
         _check(type(part).__name__, getattr(part, "needs", ()), engine)
 
 
-def check_reads(request: Request, engine: Any) -> None:
+def check_request_abilities(request: Request, engine: Any) -> None:
     """Raises UserError where ``request`` needs an ability that ``engine`` lacks."""
     uses = {HiddenStates: request.hidden_state, AdjustsLogits: request.adjust, FeedsEmbeddings: request.feed}
     _check("this request", [ability for ability, value in uses.items() if value], engine)

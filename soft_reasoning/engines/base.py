@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.abilities import check_reads
+from soft_reasoning.engines.abilities import check_request_abilities
 from soft_reasoning.engines.completions.replay import Replay
-from soft_reasoning.engines.output import Output, PreparedRequest, adjust_logits, choose, prepare
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.engines.sampling import adjust_logits, sample_tokens
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
@@ -37,9 +38,9 @@ class Engine:
     methods may be called from several threads.
 
     A subclass sets the attributes below that have no value (:meth:`set_embeddings` sets some) and implements
-    :meth:`advance`. ``queued`` maps the tickets of the requests in work, in order of arrival, to the objects
-    that ``row`` builds for them. An engine with more state extends :meth:`begin` and :meth:`drop`. These are
-    called by one thread at a time.
+    :meth:`advance`. ``queued`` maps the tickets of the requests in work to the running requests, in order of
+    arrival. An engine with more state extends :class:`RunningRequest` (``running_type``, :meth:`prepare`),
+    :meth:`begin` and :meth:`drop`. These are called by one thread at a time.
     """
 
     tokenizer: Any
@@ -60,8 +61,8 @@ class Engine:
     """Where the model is."""
     max_new_tokens: int | None = None
     """The limit on new tokens in the model's generation config, if any."""
-    row: Callable[[int, PreparedRequest], Any] = Output
-    """Builds the engine's state of a request in work from its ticket and the prepared request."""
+    running_type: type[RunningRequest] = RunningRequest
+    """What :meth:`prepare` makes of a request."""
     batch_invariant: bool | None = None
     """Whether a test request gave the same bits alone as in a batch; None if this was not tested."""
 
@@ -134,15 +135,13 @@ class Engine:
             ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
         for request in requests:
-            check_reads(request, self)
-        prepared = [self.check(request) for request in requests]
+            check_request_abilities(request, self)
         with self.lock:
-            tickets = [next(self._tickets) for _ in prepared]
-            waiting = dict(zip(tickets, prepared, strict=True))
-            stored = {} if self.replay is None else self.replay.begin(waiting)
+            rows = {row.ticket: row for row in [self.prepare(r, next(self._tickets)) for r in requests]}
+            stored = {} if self.replay is None else self.replay.begin(rows)
             self._outcomes.update(stored)
-            self.begin({t: self.row(t, request) for t, request in waiting.items() if t not in stored})
-        return tickets
+            self.begin({ticket: row for ticket, row in rows.items() if ticket not in stored})
+        return list(rows)
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
         """Advance all requests by about one token, and return those of ``tickets`` that are complete.
@@ -189,9 +188,15 @@ class Engine:
     def close(self) -> None:
         """Release memory and devices; the engine cannot be used afterwards."""
 
-    def check(self, request: Request) -> PreparedRequest:
-        """Check ``request`` and split it at its soft tokens; raises as ``engines.output.prepare``."""
-        return prepare(request, self.hidden_size, self.context_length, self.vocabulary)
+    def prepare(self, request: Request, ticket: int = -1) -> Any:
+        """Check ``request``, and return it as it will run; raises as :class:`RunningRequest`."""
+        return self.running_type(
+            ticket,
+            request,
+            hidden_size=self.hidden_size,
+            context_length=self.context_length,
+            vocabulary=self.vocabulary,
+        )
 
     def begin(self, rows: dict[int, Any]) -> None:
         """Start work on ``rows``, by ticket."""
@@ -208,7 +213,7 @@ class Engine:
         if self.replay is not None:
             self.replay.forget(tickets)
 
-    def extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
+    def extend(self, rows: Sequence[RunningRequest], logits: Tensor) -> dict[int, Outcome]:
         """Choose every row's next token from ``logits`` (R, V); return outcomes of rows that end.
 
         Each request's readings of the logits are stored. Log-probabilities are those of the unchanged logits.
@@ -222,29 +227,27 @@ class Engine:
             outcomes |= self._extend(rows[start : start + at_once], logits[start : start + at_once].float())
         return outcomes
 
-    def _extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
+    def _extend(self, rows: Sequence[RunningRequest], logits: Tensor) -> dict[int, Outcome]:
         normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
         for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
             if not math.isfinite(normaliser):
                 outcomes[row.ticket] = UserError(not_finite(self._weight.dtype))
-            elif row.request.reads and row.read(logits[i], normaliser):
-                outcomes[row.ticket] = self.completion(row)
+            elif row.request.reads:
+                row.read(logits[i], normaliser)
+                if not row.max_new_tokens:
+                    outcomes[row.ticket] = row.completion()
         writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
         if len(writing) < len(rows):
             rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
         adjusted = adjust_logits(logits, rows)
-        tokens = choose(adjusted, rows, sorted(self.eos_ids))
+        tokens = sample_tokens(adjusted, rows, sorted(self.eos_ids))
         logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
         for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
             if row.request.feed is not None:
                 row.fed = row.request.feed(adjusted[i])
-            if row.add(token, logprob, self.eos_ids, self.stops):
-                outcomes[row.ticket] = self.completion(row)
+            if completion := row.add(token, logprob, self.eos_ids, self.stops):
+                outcomes[row.ticket] = completion
         return outcomes
-
-    def completion(self, row: Output) -> Completion:
-        """The completion of ``row``; only its newest token can have ended it."""
-        return row.completion(self.tokenizer, self.eos_ids, self.stops, checked=len(row.ids) - 1)
 
     @cached_property
     def stops(self) -> StopChecker:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
-from soft_reasoning.engines.output import Output, PreparedRequest
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.types import Request
 
 PEAK = 12.0
 """Logit of the tokens that may follow (plus 1 for the greedy token); the rest is standard normal noise."""
@@ -37,8 +38,8 @@ RULES = (
 """Patterns of the last two tokens, and the tokens that may follow; elsewhere an opener follows."""
 
 
-class _Row(Output):
-    """A request in work, with the tokens that the model has read."""
+class _Row(RunningRequest):
+    """A running request, with the tokens that the model has read."""
 
     read_ids: list[int]
 
@@ -54,6 +55,7 @@ class FakeEngine(Engine):
 
     adjusts_logits = True
     feeds_embeddings = True
+    running_type = _Row
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
@@ -66,11 +68,11 @@ class FakeEngine(Engine):
         self._openers = self.tokenizer.token_ids(OPENERS)
         self._noise = _normal(NOISE_ROWS, len(rows), generator=torch.Generator().manual_seed(1))
 
-    def row(self, ticket: int, prepared: PreparedRequest) -> _Row:
-        """The row of a request; a soft token becomes the token nearest to it."""
-        row, soft = _Row(ticket, prepared), prepared.soft
-        nearest = [] if soft is None else [best for [(best, _)] in self.nearest_tokens(soft, 1)]
-        row.read_ids = [*prepared.head, *nearest, *prepared.tail]
+    def prepare(self, request: Request, ticket: int = -1) -> _Row:
+        """See :meth:`Engine.prepare`; a soft token becomes the token nearest to it."""
+        row: _Row = super().prepare(request, ticket)
+        nearest = [] if row.soft is None else [best for [(best, _)] in self.nearest_tokens(row.soft, 1)]
+        row.read_ids = [*row.head, *nearest, *row.tail]
         return row
 
     def advance(self) -> list[tuple[int, Outcome]]:

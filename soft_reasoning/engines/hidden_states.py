@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.output import PreparedRequest
+from soft_reasoning.engines.running import RunningRequest
 from soft_reasoning.types import Request, UserError
 
 ROWS = 128
@@ -21,7 +21,7 @@ PROBED = 8
 """Tokens of the pass that checks the layers and the head against the whole model."""
 
 
-class OpenModel(Engine):
+class DifferentiableEngine(Engine):
     """An engine whose transformers ``model`` can be read and differentiated. It has all abilities.
 
     Requests run one at a time with the model's original attention. So a result does not depend on a batch,
@@ -36,8 +36,8 @@ class OpenModel(Engine):
         """See :class:`~soft_reasoning.engines.abilities.HiddenStates`."""
         states = []
         with self.lock:
-            for prepared in [self.check(request) for request in requests]:
-                embeddings = self._embeddings(prepared, prepared.soft)
+            for row in [self.prepare(request) for request in requests]:
+                embeddings = self._embeddings(row, row.soft)
                 states.append(self._layers_and_head[0](embeddings)[0].float().cpu().clone())
         return states
 
@@ -68,13 +68,13 @@ class OpenModel(Engine):
 
     def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
         """See :class:`~soft_reasoning.engines.abilities.SoftTokenGradients`."""
-        prepared = self.check(request)
-        if prepared.soft is None:
+        row = self.prepare(request)
+        if row.soft is None:
             raise ValueError("expected a request with soft tokens, got none")
         with self.lock, torch.enable_grad():
-            soft = prepared.soft.detach().clone().requires_grad_()
-            logits = self.model(inputs_embeds=self._embeddings(prepared, soft), use_cache=False).logits[0]
-            value = objective(logits[len(prepared.head) :].float())
+            soft = row.soft.detach().clone().requires_grad_()
+            logits = self.model(inputs_embeds=self._embeddings(row, soft), use_cache=False).logits[0]
+            value = objective(logits[len(row.head) :].float())
             [gradient] = torch.autograd.grad(value, soft)
         return float(value.detach()), gradient.float().cpu()
 
@@ -123,10 +123,10 @@ class OpenModel(Engine):
         self.__dict__.pop("_layers_and_head", None)
         super().close()
 
-    def _embeddings(self, prepared: PreparedRequest, soft: Tensor | None) -> Tensor:
+    def _embeddings(self, row: RunningRequest, soft: Tensor | None) -> Tensor:
         """(1, n, D): the prompt's embeddings, with ``soft`` between head and tail."""
         middle = self.embed([]) if soft is None else soft
-        rows = torch.cat([self.embed(prepared.head), middle, self.embed(prepared.tail)])
+        rows = torch.cat([self.embed(row.head), middle, self.embed(row.tail)])
         return rows.to(self.device, self._weight.dtype).unsqueeze(0)
 
 

@@ -1,7 +1,7 @@
 """From token ids to text: stop strings and end-of-sequence tokens, the same for every engine.
 
-An engine asks a :class:`StopChecker` after every token whether the completion has ended, and then calls
-:func:`finish`. An engine whose backend stops by itself only calls :func:`finish`.
+An engine asks its :class:`StopChecker` after every token whether the completion ends there
+(:meth:`StopChecker.end`), or looks for the first end in many tokens (:meth:`StopChecker.finish`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from soft_reasoning import thoughts
+from soft_reasoning.types import FinishReason
 
 MOST_TOKENS = 2**18
 """Cached pairs of a token and stop strings in a checker."""
@@ -38,7 +39,11 @@ def _marks(tokenizer: Any) -> frozenset[int]:
 
 
 class StopChecker:
-    """Says whether the newest token of a completion completes one of its stop strings.
+    """Says where a completion ends: with an end-of-sequence token, or one that completes a stop string.
+
+    The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens, but a stop
+    string in them is still cut off if a stop string ends the completion. Stop strings in thoughts end
+    nothing; ``thinks`` says whether the completion begins in thoughts.
 
     Decoding a whole completion after each token would be quadratic. A token can complete a stop string only
     if its text contains that string or begins with a suffix of it. This is cached per token. Only then is the
@@ -49,11 +54,45 @@ class StopChecker:
         self._tokenizer = tokenizer
         self._may_complete = lru_cache(MOST_TOKENS)(self._check_token)
 
-    def before_stop(self, ids: Sequence[int], stop: tuple[str, ...], thinks: bool = False) -> str | None:
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids``, as :func:`decode` returns it."""
+        return decode(self._tokenizer, ids)
+
+    def end(
+        self,
+        ids: Sequence[int],
+        stop: tuple[str, ...] = (),
+        *,
+        eos: Collection[int] = (),
+        min_new_tokens: int = 0,
+        thinks: bool = False,
+    ) -> tuple[str, FinishReason] | None:
+        """Return the text and the reason if the last of ``ids`` ends the completion, else None."""
+        count = len(ids)
+        if count < max(1, min_new_tokens):
+            return None
+        if ids[-1] in eos and count > min_new_tokens:
+            return self.decode(ids[:-1]), FinishReason.EOS
+        text = self._before_stop(ids, stop, thinks)
+        return None if text is None else (text, FinishReason.STOP)
+
+    def finish(
+        self, ids: Sequence[int], stop: tuple[str, ...] = (), *, min_new_tokens: int = 0, **ends: Any
+    ) -> tuple[int, str, FinishReason]:
+        """Return ``(count, text, reason)``: the number of ``ids`` in the completion, its text and its end.
+
+        Args:
+            ends: ``eos`` and ``thinks`` of :meth:`end`.
+        """
+        for count in range(max(1, min_new_tokens), len(ids) + 1):
+            if end := self.end(ids[:count], stop, min_new_tokens=min_new_tokens, **ends):
+                return count, *end
+        return len(ids), self.decode(ids), FinishReason.LENGTH
+
+    def _before_stop(self, ids: Sequence[int], stop: tuple[str, ...], thinks: bool) -> str | None:
         """Return the text of ``ids`` before the earliest stop string after the thoughts.
 
-        None if the last token cannot have completed a stop string. ``thinks`` says whether the text begins
-        in thoughts.
+        None if the last token cannot have completed a stop string.
         """
         if not stop or not ids:
             return None
@@ -82,30 +121,3 @@ class StopChecker:
 def earliest_stop(text: str, stop: Sequence[str]) -> int:
     """Return where the earliest stop string begins in ``text``, or -1."""
     return min((at for s in stop if s and (at := text.find(s)) >= 0), default=-1)
-
-
-def finish(
-    tokenizer: Any,
-    ids: Sequence[int],
-    *,
-    stop: tuple[str, ...] = (),
-    eos: Collection[int] = (),
-    min_new_tokens: int = 0,
-    thinks: bool = False,
-    checker: StopChecker | None = None,
-) -> tuple[int, str, str]:
-    """Return ``(count, text, reason)``: the number of ``ids`` in the completion, its text and why it ended.
-
-    The completion ends with the first end-of-sequence token or with the token that completes the earliest
-    stop string. The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens,
-    but a stop string in them is still cut off if a stop string ends the completion. Stop strings in thoughts
-    end nothing; ``thinks`` says whether the completion begins in thoughts.
-    """
-    checker = checker or StopChecker(tokenizer)
-    for count in range(max(1, min_new_tokens), len(ids) + 1):
-        if ids[count - 1] in eos and count > min_new_tokens:
-            return count, decode(tokenizer, ids[: count - 1]), "eos"
-        text = checker.before_stop(ids[:count], stop, thinks)
-        if text is not None:
-            return count, text, "stop"
-    return len(ids), decode(tokenizer, ids), "length"

@@ -20,7 +20,7 @@ from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join, read_candidate, resume, solution_request
-from soft_reasoning.types import GREEDY, Completion, Generate, Problem, Result, UserError
+from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum", "delta_max")
@@ -66,7 +66,7 @@ class CotDecoding(SampledMethod):
         [first] = look.top_logprobs
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
-        empty = Completion((), (), "", "length", len(request.prompt_ids))
+        empty = Completion((), (), "", FinishReason.LENGTH, len(request.prompt_ids))
         prefixes = [
             replace(empty, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)

@@ -21,7 +21,16 @@ from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join, solution_request
 from soft_reasoning.scheduling.yes_no import ask_yes_no
-from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
+from soft_reasoning.types import (
+    Completion,
+    FinishReason,
+    Generate,
+    Problem,
+    Request,
+    Result,
+    Sampling,
+    generator_for,
+)
 
 FORMS = ("block", "token")
 TASK = "prefix_right"
@@ -63,15 +72,15 @@ class PrefixScorer:
         request = solution_request(problem, context, self.max_new_tokens)
         room = min(request.max_new_tokens, context.engine.context_length - len(request.prompt_ids))
         step = self._block if self.form == "block" else self._token
-        prefix, value = Completion((), (), "", "length", 0), None
+        prefix, value = Completion((), (), "", FinishReason.LENGTH, 0), None
         trace: list[dict[str, Any]] = []
-        while prefix.generated_tokens < room and prefix.finish_reason == "length":
+        while prefix.generated_tokens < room and prefix.finish_reason == FinishReason.LENGTH:
             ids, left = request.prompt_ids + prefix.token_ids, room - prefix.generated_tokens
             rest = replace(request, prompt_ids=ids, max_new_tokens=left)
             prefix, value, entry = yield from step(problem, rest, prefix, len(trace), context)
             trace.append(entry)
             if value is None:  # the budget is spent
-                prefix = replace(prefix, finish_reason="budget")
+                prefix = replace(prefix, finish_reason=FinishReason.BUDGET)
         result = majority_vote([prefix], problem, context, *trace)
         return replace(result, candidates=(replace(result.candidates[0], verified=value),))
 
@@ -95,7 +104,9 @@ class PrefixScorer:
         if not look.top_logprobs:
             return prefix, None, {"token": None, "value": None, "probability": None}
         [top] = look.top_logprobs
-        tokens = [Completion((i,), (logprob,), "", "length", 0) for i, logprob in zip(*top, strict=True)]
+        tokens = [
+            Completion((i,), (logprob,), "", FinishReason.LENGTH, 0) for i, logprob in zip(*top, strict=True)
+        ]
         longer = [join(prefix, token, rest, context.engine, unfinished=True) for token in tokens]
         values = yield from prefix_values(problem, [solution.text for solution in longer], context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)

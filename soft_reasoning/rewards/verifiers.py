@@ -293,8 +293,7 @@ class ModelVerifier:
         completions = yield Generate(requests, context.engine if self.model else None)
         reviews: dict[int, list[Review]] = {}
         for (g, _), completion in zip(samples, completions, strict=True):
-            cut = completion.finish_reason in ("length", "budget")
-            cut = cut and not self.judgement.complete(completion.text)
+            cut = completion.cut and not self.judgement.complete(completion.text)
             text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
             right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
             review = Review(completion, text, prompt, self._weight(completion), cut, right)

@@ -23,12 +23,12 @@ import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.job import BudgetSpent, Job
-from soft_reasoning.types import Completion, Effect, Generate, Prompt, Request, Round, Usage
+from soft_reasoning.types import Completion, Effect, FinishReason, Generate, Prompt, Request, Round, Usage
 
 T = TypeVar("T")
 
 
-NOTHING = Completion((), (), "", "budget", 0)
+NOTHING = Completion((), (), "", FinishReason.BUDGET, 0)
 """The completion of a request whose problem has spent its budget."""
 
 

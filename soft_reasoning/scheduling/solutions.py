@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.text import finish
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.thoughts import answer_start
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request
+from soft_reasoning.types import Candidate, Completion, FinishReason, Generate, Problem, Prompt, Request
 
 
 def solution_request(
@@ -57,7 +56,7 @@ def _request_rest(request: Request, begin: Completion, engine: Engine) -> Reques
     ids = request.prompt_ids + begin.token_ids
     left = request.max_new_tokens - begin.generated_tokens
     room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
-    if begin.generated_tokens and (begin.finish_reason != "length" or min(left, room) < 1):
+    if begin.generated_tokens and (begin.finish_reason != FinishReason.LENGTH or min(left, room) < 1):
         return None
     thinks = answer_start(begin.text, request.thinks) is None
     return replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
@@ -73,15 +72,10 @@ def join(
     least = begin.generated_tokens if unfinished else 0
     ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
     tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
-    count, text, reason = finish(
-        engine.tokenizer,
-        ids,
-        stop=asked.stop,
-        eos=engine.eos_ids,
-        min_new_tokens=least,
-        thinks=asked.thinks,
+    count, text, reason = engine.stops.finish(
+        ids, asked.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=asked.thinks
     )
-    reason = rest.finish_reason if reason == "length" else reason
+    reason = rest.finish_reason if reason == FinishReason.LENGTH else reason
     return replace(
         rest,
         token_ids=ids[:count],

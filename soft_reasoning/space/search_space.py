@@ -34,6 +34,7 @@ from soft_reasoning.types import (
     GREEDY,
     Candidate,
     Completion,
+    FinishReason,
     Generate,
     Problem,
     Prompt,
@@ -196,7 +197,7 @@ class SearchSpace:
             completions = yield Generate(wanted)
             completion_at = dict(zip(distinct, completions, strict=True))
             looks = [completion_at[mark] for mark in marks]
-        if any(look.finish_reason == "budget" for look in looks):
+        if any(look.finish_reason == FinishReason.BUDGET for look in looks):
             return PointPool.of(points, points, marks)  # the rounds to come are empty, too
         behaviours: Sequence[Hashable] = range(len(points))  # sampled completions differ
         if self.settings.decoding == GREEDY:

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 import torch
 
-from soft_reasoning.types import Request, Sampling, UserError
+from soft_reasoning.types import FinishReason, Request, Sampling, UserError
 
 
 def looks(engine, prompts, ids=None):
@@ -278,6 +278,7 @@ class EngineContract:
         assert engine.eos_ids
         sampled = [Request(prompts[0], sampling=Sampling(5.0), seed=s, max_new_tokens=40) for s in range(8)]
         for run in engine.generate(sampled):
+            assert isinstance(run.finish_reason, FinishReason)
             assert (run.token_ids[-1] in engine.eos_ids) == (run.finish_reason == "eos")
             assert not engine.eos_ids & set(run.token_ids[:-1])
 
@@ -293,7 +294,8 @@ class EngineContract:
             {"max_new_tokens": -1, "top_logprobs": 1}, {"top_logprobs": -1}, {"next_logits": (10**9,)},
         ):  # fmt: skip
             with pytest.raises(ValueError, match="expected"):
-                engine.generate([Request(prompts[0]), Request(prompts[0], **options)])
+                engine.add([Request(prompts[0]), Request(prompts[0], **options)])
+            assert not engine.queued
         with pytest.raises(ValueError, match="at least one token"):
             engine.generate([Request(())])
         with pytest.raises(UserError, match=f"context of {engine.context_length} tokens"):

@@ -18,11 +18,11 @@ from soft_reasoning.engines.completions.key import checksum, engine_identity, re
 from soft_reasoning.engines.completions.store import CompletionStore
 from soft_reasoning.engines.completions.values import decode, encode
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.types import Completion, Request, Sampling, TopLogprobs, UserError
+from soft_reasoning.types import Completion, FinishReason, Request, Sampling, TopLogprobs, UserError
 
 ROOT = Path(__file__).parents[2]
 SOFT = torch.ones(2, 32)
-BASE = Request((5, 6, 7, 8), SOFT, 1, Sampling(0.5), 10, 0, ("x",), 3)
+BASE = Request((5, 6, 7, 8), SOFT, 1, Sampling(0.5), 10, 0, ("x",), seed=3)
 CHANGED = {
     "prompt_ids": [(5, 6, 7, 9), (5, 6, 7), (6, 5, 7, 8)],
     "soft": [SOFT.double(), SOFT.half(), torch.ones(1, 32), torch.nextafter(SOFT, 2 * SOFT)],
@@ -34,6 +34,7 @@ CHANGED = {
     "max_new_tokens": [9, 11],
     "min_new_tokens": [1],
     "stop": [(), ("x", "y"), ("y",)],
+    "thinks": [True],
     "seed": [4],
     "next_logits": [True, (1,), (1, 2)],
     "top_logprobs": [1, 2],
@@ -52,7 +53,7 @@ def engine():
 
 
 def key(engine, request, identity=b"engine"):
-    return request_key(engine.check(request), identity)
+    return request_key(engine.prepare(request), identity)
 
 
 def test_every_field_of_a_request_is_in_its_key(engine):
@@ -137,7 +138,7 @@ COMPLETIONS = st.builds(
     st.lists(st.integers(0, 2**40)).map(tuple),
     st.lists(FLOATS).map(tuple),
     st.text(st.characters()),
-    st.sampled_from(["stop", "eos", "length"]),
+    st.sampled_from(FinishReason),
     *[st.integers(0, 10**6)] * 3,
     next_logits=st.none() | st.lists(st.floats(width=32)).map(torch.tensor),
     top_logprobs=st.lists(

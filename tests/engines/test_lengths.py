@@ -11,7 +11,6 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.output import prepare
 from soft_reasoning.types import Request
 from tests.engines.models import FAMILIES, HYBRIDS, OTHERS, VOCABULARY, tiny
 
@@ -33,7 +32,7 @@ class Texts:
         text = index % len(self.ids)
         ids = tuple(self.ids[text, :length].tolist())
         limits = {"hidden_size": self.width, "context_length": 2**31, "vocabulary": VOCABULARY}
-        return Sequence(text, prepare(Request(ids, max_new_tokens=STEPS + 1), **limits))
+        return Sequence(text, Request(ids, max_new_tokens=STEPS + 1), **limits)
 
     def worst(self, rows: list[Sequence], logits: torch.Tensor) -> float:
         """Largest error of ``logits`` (R, V), next tokens of ``rows``, relative to the logits' size."""

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from soft_reasoning.engines.output import Output, draw, prepare
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.engines.sampling import draw
 from soft_reasoning.types import Request
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
@@ -43,7 +44,7 @@ def test_numbers_are_drawn_as_tokens_need_them():
     """The bound of tokens, which may be that of a model without one, costs no memory."""
     generator, numbers = torch.Generator().manual_seed(3), []
     request = Request((1,), max_new_tokens=2**50, seed=3)
-    row = Output(0, prepare(request, hidden_size=4, context_length=2**60, vocabulary=9))
+    row = RunningRequest(0, request, hidden_size=4, context_length=2**60, vocabulary=9)
     for _ in range(100):
         numbers.append(row.draw())
         row.ids.append(1)

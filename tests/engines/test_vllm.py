@@ -59,7 +59,7 @@ class TestVLLM(EngineContract):
     def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
         """Ids and rows of the two prompts are the same; the engine tells them apart all the same."""
         before, after = random_ids(10, 11), random_ids(60, 12)
-        tokens = engine._mixed(engine.check(Request((*before, 0, *after))))
+        tokens = engine._mixed(engine.prepare(Request((*before, 0, *after))))
         zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
         fresh = engine.generate([zeros])[0]
         engine._engine.reset_prefix_cache()

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.output import PreparedRequest, settings
 from soft_reasoning.engines.paths import weights_fingerprint
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.engines.sampling import settings
 
 RESOURCES = (
     "max_batch_tokens", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
@@ -40,25 +41,25 @@ PIECES = 64
 """Parts of a tensor that are summed apart."""
 
 
-def request_key(prepared: PreparedRequest, engine: bytes) -> bytes | None:
+def request_key(row: RunningRequest, engine: bytes) -> bytes | None:
     """Return the key of a request to ``engine`` (its identity); None if a function decides its tokens.
 
     ``role`` and ``deadline`` are left out, since they decide no token of a finished completion. The seed is
     left out where nothing is drawn.
     """
-    request, soft = prepared.request, prepared.soft
+    request, soft = row.request, row.soft
     if request.adjust is not None or request.feed is not None:
         return None
-    drawn = prepared.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
+    drawn = row.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
     facts = {
         **{part.name: getattr(request, part.name) for part in fields(request) if part.name not in APART},
-        "max_new_tokens": prepared.max_new_tokens,
+        "max_new_tokens": row.max_new_tokens,
         "seed": request.seed if drawn else None,
-        "position": len(prepared.head),
+        "position": len(row.head),
         "soft": None if soft is None else (tuple(soft.shape), soft.dtype),
     }
     digest = blake2b(engine + repr(facts).encode(), digest_size=20)
-    digest.update(array("q", prepared.head + prepared.tail).tobytes())
+    digest.update(array("q", row.head + row.tail).tobytes())
     if soft is not None:
         digest.update(_bytes(soft).cpu().numpy().tobytes())
     return digest.digest()

@@ -11,7 +11,7 @@ from typing import Any
 
 from soft_reasoning.engines.completions.key import engine_identity, request_key
 from soft_reasoning.engines.completions.store import CompletionStore
-from soft_reasoning.engines.output import PreparedRequest
+from soft_reasoning.engines.running import RunningRequest
 from soft_reasoning.types import Completion
 
 FILE = "completions.sqlite"
@@ -25,27 +25,27 @@ class Replay:
 
     def __init__(self, engine: Any, store: CompletionStore) -> None:
         self._store, self._identity = store, engine_identity(engine)
-        self._keys: dict[int, tuple[bytes, int]] = {}  # of requests in work, with their most tokens
+        self._keys: dict[int, tuple[bytes, int]] = {}  # of requests in work, with their ``max_new_tokens``
 
-    def begin(self, requests: Mapping[int, PreparedRequest]) -> dict[int, Completion]:
-        """Return the stored completions among ``requests``, by ticket, and note the keys of the others."""
-        keys = {ticket: request_key(prepared, self._identity) for ticket, prepared in requests.items()}
+    def begin(self, rows: Mapping[int, RunningRequest]) -> dict[int, Completion]:
+        """Return the stored completions among ``rows``, by ticket, and note the keys of the others."""
+        keys = {ticket: request_key(row, self._identity) for ticket, row in rows.items()}
         found = self._store.find({key for key in keys.values() if key is not None})
         replayed: dict[int, Completion] = {}
         for ticket, key in keys.items():
             if key in found:
                 replayed[ticket] = replace(found[key], replayed=True)
             elif key is not None:
-                self._keys[ticket] = key, requests[ticket].max_new_tokens
+                self._keys[ticket] = key, rows[ticket].max_new_tokens
         return replayed
 
     def end(self, outcomes: Mapping[int, Any]) -> None:
         """Store the outcomes of a step that are whole completions: a deadline has not cut them."""
         whole: dict[bytes, Completion] = {}
         for ticket, outcome in outcomes.items():
-            key, most = self._keys.pop(ticket, (b"", 0))
+            key, max_tokens = self._keys.pop(ticket, (b"", 0))
             if key and isinstance(outcome, Completion):
-                if outcome.finish_reason in ("eos", "stop") or outcome.generated_tokens == most:
+                if not outcome.cut or outcome.generated_tokens == max_tokens:
                     whole[key] = outcome
         if whole:
             self._store.keep(whole)

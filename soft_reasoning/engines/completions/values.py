@@ -11,7 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from soft_reasoning.types import Completion, TopLogprobs
+from soft_reasoning.types import Completion, FinishReason, TopLogprobs
 
 HEAD = 4
 """Bytes that hold the length of the values in JSON, before the bytes of the tensors."""
@@ -52,4 +52,5 @@ def decode(data: bytes) -> Completion:
         elif isinstance(value, list):
             plain[name] = tuple(value)
     tops = [TopLogprobs(tuple(ids), tuple(logprobs)) for ids, logprobs in plain["top_logprobs"]]
-    return Completion(**{**plain, "top_logprobs": tuple(tops)})
+    reason = FinishReason(plain["finish_reason"])
+    return Completion(**{**plain, "finish_reason": reason, "top_logprobs": tuple(tops)})

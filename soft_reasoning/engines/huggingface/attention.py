@@ -30,7 +30,7 @@ MOST_ROWS = {"cpu": 2**13, "cuda": 2**15}
 """Queries times blocks per chunk: the scores fit the CPU's cache, and take little memory of a GPU."""
 
 
-class Pool:
+class KeyValuePool:
     """Keys (blocks, heads, d, BLOCK) and values (blocks, heads, BLOCK, dv) of every layer.
 
     Keys lie transposed, which makes their product with a few queries faster. A layer is allocated when it
@@ -41,9 +41,9 @@ class Pool:
         self.blocks = blocks
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def resized(self, blocks: int) -> Pool:
+    def resized(self, blocks: int) -> KeyValuePool:
         """An empty pool for the same layers. Its blocks are undefined until they are cleared."""
-        pool = Pool(blocks)
+        pool = KeyValuePool(blocks)
         for index, layer in self._layers.items():
             keys, values = (x.new_empty(blocks, *x.shape[1:]) for x in layer)
             pool._layers[index] = keys, values
@@ -202,7 +202,7 @@ class Pass:
     """
 
     def __init__(
-        self, pool: Pool, positions: Tensor, written: tuple[Tensor, Tensor],
+        self, pool: KeyValuePool, positions: Tensor, written: tuple[Tensor, Tensor],
         pieces: Callable[[int | None], list[Piece]],
     ) -> None:  # fmt: skip
         self.pool = pool

@@ -56,7 +56,7 @@ class BlockManager:
     def can_allocate(self, sequence: Sequence) -> bool:
         """Whether ``sequence`` can be admitted without exceeding the limit."""
         read = sum(self._shared[block].readers > 0 for block in self._cached(sequence))
-        return self.committed + blocks_for(sequence.most_tokens) - read <= self.limit
+        return self.committed + blocks_for(sequence.max_tokens) - read <= self.limit
 
     def allocate(self, sequence: Sequence) -> int:
         """Give ``sequence`` the blocks of its prompt; return how many positions are computed already."""
@@ -75,7 +75,7 @@ class BlockManager:
             self._shared[block].readers += 1
         unshared = blocks_for(sequence.prompt_tokens) - len(table)
         table += [self._take(HIGHEST) for _ in range(unshared)]
-        self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(table)
+        self._reserved[id(sequence)] = blocks_for(sequence.max_tokens) - len(table)
         return hits * BLOCK
 
     def grow(self, sequence: Sequence) -> bool:

@@ -23,7 +23,7 @@ from soft_reasoning.engines.devices import (
     keep_freed_memory,
     memory_for,
 )
-from soft_reasoning.engines.hidden_states import OpenModel
+from soft_reasoning.engines.hidden_states import DifferentiableEngine
 from soft_reasoning.engines.huggingface.probe import choose_runner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import UserError
@@ -34,7 +34,7 @@ ROWS_ON_CPU = 96
 """A step of more rows takes nearly as much longer: a processor's products are at full speed by then."""
 
 
-class HuggingFaceEngine(OpenModel):
+class HuggingFaceEngine(DifferentiableEngine):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.
@@ -60,7 +60,7 @@ class HuggingFaceEngine(OpenModel):
         >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
     """
 
-    row = Sequence
+    running_type = Sequence
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class HuggingFaceEngine(OpenModel):
 
     def _restart(self, sequences: Many[Sequence]) -> None:
         """Drop all state, and start again with ``sequences``."""
-        fresh = [Sequence(sequence.ticket, sequence.prepared) for sequence in sequences]
+        fresh = [self.prepare(sequence.request, sequence.ticket) for sequence in sequences]
         self._running, self._waiting = [], deque(sorted(fresh, key=attrgetter("content", "ticket")))
         self._runner.resize(self.max_batch_tokens)
 
@@ -210,7 +210,7 @@ class HuggingFaceEngine(OpenModel):
         """
         in_work, remaining = self._runner.reserved_tokens, [*self._running, *self._waiting]
         outcomes: list[tuple[int, Outcome]] = []
-        if self.max_batch_tokens < min(sequence.most_tokens for sequence in self._running):
+        if self.max_batch_tokens < min(sequence.max_tokens for sequence in self._running):
             outcomes = [(sequence.ticket, _too_long(sequence)) for sequence in self._running]
             remaining = list(self._waiting)
         self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
@@ -224,5 +224,5 @@ class HuggingFaceEngine(OpenModel):
 def _too_long(sequence: Sequence) -> UserError:
     return UserError(
         f"expected memory for a prompt of {sequence.prompt_tokens} tokens and "
-        f"{sequence.prepared.max_new_tokens} new tokens, and it ran out; shorten them or take a smaller model"
+        f"{sequence.max_new_tokens} new tokens, and it ran out; shorten them or take a smaller model"
     )

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.huggingface.attention import NAME, Pass, Piece, Pool, current_pass, height
+from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, Piece, current_pass, height
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.output import detached
+from soft_reasoning.engines.running import detached
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
 PADDING = 8
@@ -50,7 +50,7 @@ class Runner:
         self.accepts = set(inspect.signature(model.forward).parameters)
         self.padding: int = PADDING if self.device.type == "cpu" else 1
 
-    def rows(self, count: int) -> int:
+    def padded_count(self, count: int) -> int:
         """Return how many rows a pass of ``count`` rows gets: the next multiple of ``padding``."""
         return -(-count // self.padding) * self.padding
 
@@ -59,9 +59,9 @@ class Runner:
         return self.lookup(torch.tensor([ids], dtype=torch.long, device=self.device))[0]
 
     def embed_newest(self, sequences: list[Sequence]) -> Tensor:
-        """(rows(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
+        """(padded_count(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
         ids = [sequence.ids[-1] for sequence in sequences]
-        rows = self.embed(ids + ids[-1:] * (self.rows(len(ids)) - len(ids)))
+        rows = self.embed(ids + ids[-1:] * (self.padded_count(len(ids)) - len(ids)))
         for i, sequence in enumerate(sequences):
             if sequence.fed is not None:
                 rows[i] = sequence.fed.to(rows)
@@ -85,7 +85,7 @@ class Runner:
         """(end - start, D): the prompt's embeddings from position ``start`` up to ``end``."""
         ids = [max(token, 0) for token in sequence.content[start:end]]
         rows = self.embed(ids)
-        soft, first = sequence.prepared.soft, len(sequence.prepared.head)
+        soft, first = sequence.soft, len(sequence.head)
         if soft is not None:
             low, high = max(start, first), min(end, first + len(soft))
             if low < high:
@@ -111,7 +111,7 @@ class ModelRunner(Runner):
         view = copy.deepcopy(model, {id(x): x for x in (*model.parameters(), *model.buffers())})
         view.set_attn_implementation(NAME)
         super().__init__(view)
-        self._pool = Pool(0)
+        self._pool = KeyValuePool(0)
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -150,7 +150,7 @@ class ModelRunner(Runner):
         if not waiting or (running and (blocks.committed > 0.75 * blocks.limit or running > 0.75 * rows)):
             return []
         if not running:  # a prompt beyond the bound runs alone
-            limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].most_tokens))
+            limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].max_tokens))
             if limit != blocks.limit:
                 self._reset(limit, blocks.cache_limit)
         admitted = []
@@ -167,8 +167,8 @@ class ModelRunner(Runner):
     def prefill(self, sequences: list[Sequence]) -> Tensor:
         """Compute what is not cached of the prompts of ``sequences``: (R, V) logits after each prompt."""
         self._prepare_pool()
-        most = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
-        logits = [self._prefill_pass(rows) for rows in _passes(sequences, most)]
+        max_tokens = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
+        logits = [self._prefill_pass(rows) for rows in _passes(sequences, max_tokens)]
         return torch.cat([x for x in logits if len(x)])
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
@@ -212,7 +212,7 @@ class ModelRunner(Runner):
         """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""
         device, tokens = self.device, rows[-1].end
         embeddings = [self.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
-        filling = self.rows(tokens) - tokens
+        filling = self.padded_count(tokens) - tokens
         embeddings.append(embeddings[0].new_zeros(filling, embeddings[0].shape[1]))
         positions = torch.cat([torch.arange(row.count) + row.position for row in rows])
         tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
@@ -222,7 +222,7 @@ class ModelRunner(Runner):
         current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
         ending = [row for row in rows if row.position + row.count == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
-        wanted = torch.tensor(last + [0] * (self.rows(max(len(last), 1)) - len(last)), device=device)
+        wanted = torch.tensor(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device=device)
         with self.reading_states(sequences) as states:
             logits = self._forward(current, torch.cat(embeddings), wanted)
         for read in states:  # of the wanted positions, or of all if the model cannot select positions
@@ -233,7 +233,7 @@ class ModelRunner(Runner):
         count = len(sequences)
         positions = torch.tensor([sequence.position for sequence in sequences])
         block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
-        padded = torch.cat([positions, torch.zeros(self.rows(count) - count, dtype=torch.long)])
+        padded = torch.cat([positions, torch.zeros(self.padded_count(count) - count, dtype=torch.long)])
         written = block, positions % BLOCK
         return Pass(self._pool, padded.to(self.device), written, partial(_decode_pieces, sequences))
 
@@ -247,17 +247,17 @@ class _Row(NamedTuple):
     end: int
 
 
-def _passes(sequences: list[Sequence], most: int) -> list[list[_Row]]:
-    """The prompt tokens of ``sequences`` that are not cached, at most ``most`` in a pass."""
+def _passes(sequences: list[Sequence], max_tokens: int) -> list[list[_Row]]:
+    """The prompt tokens of ``sequences`` that are not cached, at most ``max_tokens`` in a pass."""
     passes: list[list[_Row]] = [[]]
     end = 0
     for sequence in sequences:
         position = sequence.cached_tokens
         while position < sequence.prompt_tokens:
-            if end == most:
+            if end == max_tokens:
                 passes.append([])
                 end = 0
-            count = min(sequence.prompt_tokens - position, most - end)
+            count = min(sequence.prompt_tokens - position, max_tokens - end)
             end += count
             passes[-1].append(_Row(sequence, position, count, end))
             position += count

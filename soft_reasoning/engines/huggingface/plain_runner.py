@@ -46,7 +46,7 @@ class PlainRunner(Runner):
     @property
     def reserved_tokens(self) -> int:
         """Positions that the active sequences take or will take."""
-        return sum(sequence.most_tokens for sequence in self._rows)
+        return sum(sequence.max_tokens for sequence in self._rows)
 
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
         """Remove sequences with prompts as long as the first from ``waiting``, if none is running."""
@@ -55,7 +55,7 @@ class PlainRunner(Runner):
         admitted, longest = [], 0
         alike = [sequence for sequence in waiting if sequence.prompt_tokens == waiting[0].prompt_tokens]
         for sequence in alike[: self.max_rows]:
-            longest = max(longest, sequence.most_tokens)
+            longest = max(longest, sequence.max_tokens)
             if admitted and longest * (len(admitted) + 1) > self.max_tokens:
                 break
             admitted.append(sequence)
@@ -70,7 +70,7 @@ class PlainRunner(Runner):
         """Return logits (R, V) after the prompts of ``sequences``, which have equal length."""
         self._rows, self._cache, self._position = list(sequences), {}, 0
         rows = [self.embed_at(sequence, 0, sequence.prompt_tokens) for sequence in sequences]
-        rows += rows[-1:] * (self.rows(len(rows)) - len(rows))
+        rows += rows[-1:] * (self.padded_count(len(rows)) - len(rows))
         with self.reading_states(sequences) as states:
             logits = self._forward(torch.stack(rows))
         for read in states:
@@ -80,7 +80,7 @@ class PlainRunner(Runner):
     def decode(self, sequences: list[Sequence]) -> Tensor:
         """Return logits (R, V) after the newest token of every sequence; other rows are dropped."""
         count = len(sequences)
-        total = self.rows(count)
+        total = self.padded_count(count)
         if sequences != self._rows:
             row_numbers = {id(sequence): row for row, sequence in enumerate(self._rows)}
             rows = [row_numbers[id(sequence)] for sequence in sequences]

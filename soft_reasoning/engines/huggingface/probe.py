@@ -19,7 +19,6 @@ from soft_reasoning.engines.huggingface.block_manager import BLOCK
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.output import prepare
 from soft_reasoning.types import Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -263,7 +262,7 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
         soft = runner.embed(text[prompt - 2 : prompt]).float()
         limits = {"hidden_size": soft.shape[1], "context_length": 2**31, "vocabulary": max(text) + 1}
         request = Request(tuple(text[: prompt - 2]), soft=soft, max_new_tokens=len(text) - prompt + 1)
-        waiting.append(Sequence(row, prepare(request, **limits)))
+        waiting.append(Sequence(row, request, **limits))
     while waiting:
         running = runner.admit(waiting, 0)
         rows = runner.prefill(running)

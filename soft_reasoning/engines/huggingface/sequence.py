@@ -7,38 +7,34 @@ import hashlib
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.output import Output, PreparedRequest
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.types import Request
 
 
-class Sequence(Output):
-    """A request in the engine.
+class Sequence(RunningRequest):
+    """A running request with the blocks of its keys and values.
 
     ``content`` identifies the prompt by one integer per position: the token id, or a negative hash of a
     soft token's bytes. Two prompts whose content is equal up to a position have equal keys and values up to
     it. ``block_table`` lists their blocks; the first ``shared_blocks`` may also belong to other sequences.
     """
 
-    def __init__(self, ticket: int, prepared: PreparedRequest) -> None:
-        super().__init__(ticket, prepared)
-        soft = () if prepared.soft is None else prepared.soft.detach().to("cpu", torch.float32)
-        self.content: tuple[int, ...] = (*prepared.head, *map(_soft_hash, soft), *prepared.tail)
+    def __init__(self, ticket: int, request: Request, **limits: int) -> None:
+        super().__init__(ticket, request, **limits)
+        soft = () if self.soft is None else self.soft.detach().to("cpu", torch.float32)
+        self.content: tuple[int, ...] = (*self.head, *map(_soft_hash, soft), *self.tail)
         self.block_table: list[int] = []
         self.shared_blocks = 0
 
     @property
-    def prompt_tokens(self) -> int:
-        """Positions of the prompt."""
-        return len(self.content)
-
-    @property
-    def most_tokens(self) -> int:
-        """Positions of the complete sequence."""
-        return len(self.content) + self.prepared.max_new_tokens
+    def max_tokens(self) -> int:
+        """Most positions of the complete sequence."""
+        return self.prompt_tokens + self.max_new_tokens
 
     @property
     def position(self) -> int:
         """The position of the newest generated token, which the next decode step computes."""
-        return len(self.content) + len(self.ids) - 1
+        return self.prompt_tokens + len(self.ids) - 1
 
 
 def _soft_hash(row: Tensor) -> int:

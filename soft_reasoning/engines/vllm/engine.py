@@ -25,8 +25,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.devices import keep_freed_memory
-from soft_reasoning.engines.output import Output, PreparedRequest, choose, settings
 from soft_reasoning.engines.paths import is_gguf, resolve
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.engines.sampling import sample_tokens, settings
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
     check_options,
@@ -37,7 +38,7 @@ from soft_reasoning.engines.vllm.setup import (
     refusal,
     start_engine,
 )
-from soft_reasoning.types import Request, TopLogprobs, UserError, seed_for
+from soft_reasoning.types import FinishReason, Request, TopLogprobs, UserError, seed_for
 
 CPU_OPTIONS: dict[str, Any] = {
     "enforce_eager": True,
@@ -128,7 +129,7 @@ class VLLMEngine(Engine):
         self._dtype: torch.dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._names = itertools.count()
-        self._waiting: deque[Output] = deque()
+        self._waiting: deque[RunningRequest] = deque()
         # By vLLM's name for a request: its ticket, and the function that reads its output.
         self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
         self._done: list[tuple[int, Outcome]] = []
@@ -138,11 +139,11 @@ class VLLMEngine(Engine):
             self.close()
             raise
 
-    def begin(self, rows: dict[int, Output]) -> None:
+    def begin(self, rows: dict[int, RunningRequest]) -> None:
         """Start work on ``rows``, by ticket. Requests that only read come first."""
         super().begin(rows)
         for row in rows.values():
-            if row.prepared.max_new_tokens == 0:
+            if row.max_new_tokens == 0:
                 self._send(row)
             else:
                 self._waiting.append(row)
@@ -184,23 +185,23 @@ class VLLMEngine(Engine):
 
         cleanup_dist_env_and_memory()
 
-    def _send(self, row: Output) -> None:
+    def _send(self, row: RunningRequest) -> None:
         """Request the rest of ``row`` from vLLM, or only the next token's log-probabilities.
 
         The latter is needed where vLLM would sample differently, and where logits are read.
         """
-        request, count, most = row.request, len(row.ids), row.prepared.max_new_tokens
+        request, count, max_tokens = row.request, len(row.ids), row.max_new_tokens
         temperature, top_k, top_p = sampling = settings(request.sampling, count)
         reads = request.next_logits is not False and not count
         hot = sampling != settings(request.sampling, count + 1) or temperature > HOTTEST
         # Before min_tokens vLLM also bars the tokenizer's end token, which the model may not use as an end.
-        if most == 0 or reads or hot or count < request.min_new_tokens:
+        if max_tokens == 0 or reads or hot or count < request.min_new_tokens:
             options = self._logprob_options(row, temperature, top_k)
             params = self._params(max_tokens=1, temperature=0.0, **options)
             receive = self._receive_logprobs
         else:
             params = self._params(
-                max_tokens=min(most - count, TURN if request.deadline else most),
+                max_tokens=min(max_tokens - count, TURN if request.deadline else max_tokens),
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
@@ -210,15 +211,15 @@ class VLLMEngine(Engine):
                 logprobs=min(request.top_logprobs, self.vocabulary),
             )
             receive = self._receive_tokens
-        prompt = {"prompt_token_ids": [*row.prepared.head, *row.prepared.tail, *row.ids]}
+        prompt = {"prompt_token_ids": [*row.head, *row.tail, *row.ids]}
         # A request that only reads is mixed, too, so that requests with soft tokens find its cached prompt.
-        if row.prepared.soft is not None or most == 0:
-            prompt = self._mixed(row.prepared, row.ids)
+        if row.soft is not None or max_tokens == 0:
+            prompt = self._mixed(row)
         self._add(prompt, params, row.ticket, partial(receive, row))
 
-    def _logprob_options(self, row: Output, temperature: float, top_k: int) -> dict[str, Any]:
+    def _logprob_options(self, row: RunningRequest, temperature: float, top_k: int) -> dict[str, Any]:
         """Options for the log-probabilities that vLLM returns: few, since each of them takes time."""
-        request, writes = row.request, row.prepared.max_new_tokens > 0
+        request, writes = row.request, row.max_new_tokens > 0
         wanted = request.next_logits if not row.ids else False
         if isinstance(wanted, tuple) and not writes and not request.top_logprobs:
             named = sorted(set(wanted))
@@ -229,7 +230,7 @@ class VLLMEngine(Engine):
         drawn = (top_k or 1) + len(self.eos_ids) if writes else 0
         return {"logprobs": min(max(drawn, request.top_logprobs), self.vocabulary)}
 
-    def _receive_tokens(self, row: Output, output: Any) -> None:
+    def _receive_tokens(self, row: RunningRequest, output: Any) -> None:
         """Add the tokens that vLLM generated."""
         generated, count = output.outputs[0], row.request.top_logprobs
         flat = generated.logprobs  # at each position the chosen token, then the likeliest
@@ -240,29 +241,32 @@ class VLLMEngine(Engine):
         chosen = [flat.logprobs[start] for start in flat.start_indices]
         self._continue(row, output, generated.token_ids, chosen)
 
-    def _receive_logprobs(self, row: Output, output: Any) -> None:
+    def _receive_logprobs(self, row: RunningRequest, output: Any) -> None:
         """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
         flat = output.outputs[0].logprobs
         logprobs = torch.full((self.vocabulary,), -torch.inf, dtype=torch.float32)  # of those not returned
         logprobs[torch.tensor(flat.token_ids)] = torch.tensor(flat.logprobs, dtype=torch.float32)
-        if row.read(logprobs, 0.0):
+        row.read(logprobs, 0.0)
+        if not row.max_new_tokens:
             self._continue(row, output, (), ())
             return
-        token = int(choose(logprobs[None], [row], sorted(self.eos_ids)))
+        token = int(sample_tokens(logprobs[None], [row], sorted(self.eos_ids)))
         self._continue(row, output, [token], [float(logprobs[token])])
 
-    def _continue(self, row: Output, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+    def _continue(
+        self, row: RunningRequest, output: Any, ids: Sequence[int], logprobs: Sequence[float]
+    ) -> None:
         """Add tokens to ``row`` and complete it, or send it again if vLLM stopped where engines would not."""
         cached = output.num_cached_tokens or 0
         if row.ids:  # all input of a later turn, except for its last token, was computed before
-            row.recomputed_tokens += row.prepared.prompt_tokens + len(row.ids) - 1 - cached
+            row.recomputed_tokens += row.prompt_tokens + len(row.ids) - 1 - cached
         else:
             row.cached_tokens = cached
         row.ids += ids
         row.logprobs += logprobs
-        completion = row.completion(self.tokenizer, self.eos_ids, self.stops)
-        whole = len(row.ids) == row.prepared.max_new_tokens or row.late()
-        if completion.finish_reason == "length" and not whole:
+        completion = row.finish(self.eos_ids, self.stops)
+        whole = len(row.ids) == row.max_new_tokens or row.late()
+        if completion.finish_reason == FinishReason.LENGTH and not whole:
             self._send(row)
         else:
             self._done.append((row.ticket, completion))
@@ -273,11 +277,11 @@ class VLLMEngine(Engine):
         self._engine.add_request(name, rendered, params)
         self._running[name] = ticket, receive
 
-    def _mixed(self, prepared: PreparedRequest, written: Sequence[int] = ()) -> dict[str, Any]:
-        """The prompt of ``prepared`` and its generated tokens ``written``, as ids and soft rows."""
-        soft = torch.empty(0, self.hidden_size) if prepared.soft is None else prepared.soft
+    def _mixed(self, row: RunningRequest) -> dict[str, Any]:
+        """The prompt of ``row`` and its generated tokens, as ids and soft rows."""
+        soft = torch.empty(0, self.hidden_size) if row.soft is None else row.soft
         soft = soft.detach().to("cpu", self._dtype)
-        before, after = list(prepared.head), [*prepared.tail, *written]
+        before, after = list(row.head), [*row.tail, *row.ids]
         rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
         # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
         rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
@@ -312,7 +316,7 @@ class VLLMEngine(Engine):
             logprobs.append(dict(zip(flat.token_ids, flat.logprobs, strict=True)))
 
         params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
-        soft = self.check(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))
+        soft = self.prepare(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))
         for prompt in ({"prompt_token_ids": list(ids)}, self._mixed(soft)):
             self._add(prompt, params, -1, read)
             while self._running:

@@ -22,7 +22,7 @@ log: logging.Logger = logging.getLogger(__name__)
 
 
 class Service:
-    """Solves requests with one ``SoftReasoner``, whose worker puts them into shared batches.
+    """Solves requests with one ``SoftReasoner``, whose thread puts them into shared batches.
 
     Args:
         reasoner: Solves the questions.

@@ -23,7 +23,16 @@ from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join, read_candidate, solution_request
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
+from soft_reasoning.types import (
+    Candidate,
+    Completion,
+    FinishReason,
+    Generate,
+    Problem,
+    Request,
+    Result,
+    Round,
+)
 
 MAX_STATES = 300
 """Maximum number of states that are moved."""
@@ -93,7 +102,7 @@ class LatentSeek:
 def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Completion]:
     """The greedy solution that begins with ``tokens``."""
     ids = tuple(tokens.tolist())
-    start = Completion(ids, (0.0,) * len(ids), "", "length", len(request.prompt_ids))
+    start = Completion(ids, (0.0,) * len(ids), "", FinishReason.LENGTH, len(request.prompt_ids))
     room = max(1, request.max_new_tokens - len(ids))
     [rest] = yield Generate([replace(request, prompt_ids=request.prompt_ids + ids, max_new_tokens=room)])
     return join(start, rest, request, engine)

@@ -19,7 +19,16 @@ from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join
 from soft_reasoning.thoughts import answer_start
-from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
+from soft_reasoning.types import (
+    Completion,
+    FinishReason,
+    Generate,
+    Problem,
+    Request,
+    Result,
+    Sampling,
+    generator_for,
+)
 
 
 @dataclass(frozen=True)
@@ -48,9 +57,9 @@ class PowerLookahead:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine
         draw = generator_for(context.seed, problem.id, "power")
-        prefix, requests = Completion((), (), "", "length", len(prompt.ids)), 0
+        prefix, requests = Completion((), (), "", FinishReason.LENGTH, len(prompt.ids)), 0
         most = min(prompt.most(self.max_new_tokens), engine.context_length - len(prompt.ids) - 1)
-        while prefix.finish_reason == "length" and prefix.generated_tokens < most:
+        while prefix.finish_reason == FinishReason.LENGTH and prefix.generated_tokens < most:
             look = Request(prompt.ids + prefix.token_ids, max_new_tokens=0, top_logprobs=self.candidates)
             [completion] = yield Generate([look])
             if not completion.top_logprobs:  # the budget is spent
@@ -70,13 +79,13 @@ class PowerLookahead:
                     seed=context.stream(problem.id, "power", requests + i * self.rollouts + r),
                 )
                 for i, solution in enumerate(longer)
-                for r in range(self.rollouts if solution.finish_reason == "length" else 0)
+                for r in range(self.rollouts if solution.finish_reason == FinishReason.LENGTH else 0)
             ]
             rests = iter((yield Generate(rollouts)) if rollouts else ())
             requests += self.candidates * self.rollouts
             log_rests = [
                 [sum(next(rests).logprobs) if unfinished else 0.0 for _ in range(self.rollouts)]
-                for unfinished in (solution.finish_reason == "length" for solution in longer)
+                for unfinished in (solution.finish_reason == FinishReason.LENGTH for solution in longer)
             ]
             first, rest = (torch.tensor(x, dtype=torch.float64) for x in (likeliest.logprobs, log_rests))
             prefix = longer[int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))]

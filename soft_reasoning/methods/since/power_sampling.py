@@ -22,10 +22,10 @@ from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import resume, solution_request
-from soft_reasoning.types import Completion, Problem, Result, Sampling, generator_for
+from soft_reasoning.types import Completion, FinishReason, Problem, Result, Sampling, generator_for
 
 LIKELIEST = 20
-EMPTY = Completion((), (), "", "length", 0)
+EMPTY = Completion((), (), "", FinishReason.LENGTH, 0)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PowerSampling:
                 gain += math.log(length / len(proposed.token_ids))
                 if math.log(max(1e-300, float(torch.rand((), dtype=torch.float32, generator=draw)))) < gain:
                     current, accepted = proposed, accepted + 1
-            if current.finish_reason != "length":
+            if current.finish_reason != FinishReason.LENGTH:
                 break
         return majority_vote([current], problem, context, {"round": 0, "steps": step, "accepted": accepted})
 
@@ -93,7 +93,7 @@ class PowerSampling:
             token_ids=completion.token_ids[:at],
             logprobs=completion.logprobs[:at],
             top_logprobs=completion.top_logprobs[:at],
-            finish_reason="length",
+            finish_reason=FinishReason.LENGTH,
         )
         [rewritten] = yield from resume([request], [prefix], context.engine)
         return rewritten

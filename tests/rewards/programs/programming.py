@@ -4,7 +4,6 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method, build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import GREEDY, Completion, Problem
@@ -24,9 +23,6 @@ class Programmer(Engine):
     def __init__(self, programs=(RIGHT,), answers=("15",)):
         super().__init__()
         self.programs, self.answers, self.asked, self.texts = programs, answers, [], []
-
-    def check(self, request):
-        return PreparedRequest(request, request.prompt_ids, None, (), request.max_new_tokens)
 
     def completion(self, request):
         prompt = self.tokenizer.decode(list(request.prompt_ids))

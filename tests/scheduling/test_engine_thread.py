@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 
+from soft_reasoning.scheduling.engine_thread import EngineThread
 from soft_reasoning.scheduling.job import Job, ProblemError
-from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.types import Generate, Problem, Request, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 
@@ -46,10 +46,10 @@ def steps(problem):
     return answer((yield ask(problem)))
 
 
-def submitted(worker, some, method=None, check=lambda: None):
+def submitted(thread, some, method=None, check=lambda: None):
     """The jobs of a call."""
-    jobs = [Job(problem, method or Script(steps), Context(worker.engine)) for problem in some]
-    worker.submit(jobs, check)
+    jobs = [Job(problem, method or Script(steps), Context(thread.engine)) for problem in some]
+    thread.submit(jobs, check)
     return jobs
 
 
@@ -63,18 +63,18 @@ def engine():
 
 
 @pytest.fixture
-def worker(engine):
-    worker = Worker(engine, max_live=4)
-    yield worker
-    worker.close()
+def thread(engine):
+    thread = EngineThread(engine, max_live=4)
+    yield thread
+    thread.close()
     assert engine.closed == 1
 
 
-def test_calls_share_batches_and_take_turns(worker, engine):
-    first = submitted(worker, problems(1))
+def test_calls_share_batches_and_take_turns(thread, engine):
+    first = submitted(thread, problems(1))
     assert engine.began.wait(20)
-    long = submitted(worker, [Problem(str(i), "?") for i in range(10, 20)])
-    short = submitted(worker, [Problem("2", "?")])
+    long = submitted(thread, [Problem(str(i), "?") for i in range(10, 20)])
+    short = submitted(thread, [Problem("2", "?")])
     wait_until(lambda: len(engine.queued) == 4)
     engine.go.set()
     assert answers(first) == {"0": "100"} and answers(short) == {"2": "102"}
@@ -84,7 +84,7 @@ def test_calls_share_batches_and_take_turns(worker, engine):
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
 
 
-def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(worker, engine):
+def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(thread, engine):
     def fails(problem):
         completions = yield ask(problem)
         if problem.id == "1":
@@ -98,9 +98,9 @@ def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(worker, en
         raise UserError("expected a shorter question")
 
     engine.go.set()
-    bad, good = submitted(worker, problems(3), Script(fails)), submitted(worker, problems(3))
-    [thirteen] = submitted(worker, problems(1), Script(refused))
-    checked = submitted(worker, problems(2), check=refuses)
+    bad, good = submitted(thread, problems(3), Script(fails)), submitted(thread, problems(3))
+    [thirteen] = submitted(thread, problems(1), Script(refused))
+    checked = submitted(thread, problems(2), check=refuses)
     assert answers(good) == {str(i): str(100 + i) for i in range(3)}
     assert isinstance(bad[1].exception(20), ProblemError)
     assert "problem 1: ZeroDivisionError" in str(bad[1].exception())
@@ -108,8 +108,8 @@ def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(worker, en
     assert all("shorter" in str(job.exception(20)) for job in checked)
 
 
-def test_cancelled_jobs_are_dropped_and_the_others_go_on(worker, engine):
-    cancelled, kept = submitted(worker, problems(2)), submitted(worker, [Problem("7", "?")])
+def test_cancelled_jobs_are_dropped_and_the_others_go_on(thread, engine):
+    cancelled, kept = submitted(thread, problems(2)), submitted(thread, [Problem("7", "?")])
     wait_until(lambda: len(engine.queued) == 3)
     assert all(job.cancel() for job in cancelled)
     wait_until(lambda: len(engine.queued) == 1)
@@ -118,15 +118,15 @@ def test_cancelled_jobs_are_dropped_and_the_others_go_on(worker, engine):
 
 
 def test_close_ends_what_is_in_work_and_tells(engine):
-    worker = Worker(engine, max_live=2)
-    jobs = submitted(worker, problems(5))
+    thread = EngineThread(engine, max_live=2)
+    jobs = submitted(thread, problems(5))
     assert engine.began.wait(20)
-    worker.close()
-    worker.close()
+    thread.close()
+    thread.close()
     assert all("closed while solving" in str(job.exception(20)) for job in jobs)
     assert engine.closed == 1 and not engine.queued
     with pytest.raises(UserError, match="closed"):
-        submitted(worker, problems(1))
+        submitted(thread, problems(1))
 
 
 def reasoner_on(engine, monkeypatch):
@@ -170,26 +170,26 @@ def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()])
-def test_a_part_that_would_end_the_process_ends_its_own_call(worker, engine, ending):
+def test_a_part_that_would_end_the_process_ends_its_own_call(thread, engine, ending):
     def leaves(problem):
         yield ask(problem)
         raise ending
 
     engine.go.set()
-    [bad] = submitted(worker, problems(1), Script(leaves))
+    [bad] = submitted(thread, problems(1), Script(leaves))
     assert type(ending).__name__ in str(bad.exception(20))
-    assert answers(submitted(worker, [Problem("7", "?")])) == {"7": "107"}
+    assert answers(submitted(thread, [Problem("7", "?")])) == {"7": "107"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore")
-def test_a_forked_child_is_refused_in_one_line(worker, engine):
+def test_a_forked_child_is_refused_in_one_line(thread, engine):
     engine.go.set()
-    assert answers(submitted(worker, problems(1)))
+    assert answers(submitted(thread, problems(1)))
     child = os.fork()
     if child == 0:
         try:
-            submitted(worker, problems(1))
+            submitted(thread, problems(1))
         except UserError as error:
             os._exit(0 if "forked" in str(error) else 1)
         os._exit(2)

@@ -1,6 +1,6 @@
 """One thread that drives an engine for callers in any thread.
 
-An engine is driven by one thread only. Callers submit jobs, which are futures, and the worker solves the jobs
+An engine is driven by one thread only. Callers submit jobs, which are futures, and the thread solves the jobs
 of all callers in the same batches. It takes jobs from each call in turn, so that a long list does not delay a
 single question.
 """
@@ -25,7 +25,7 @@ FORKED = (
 )
 
 
-class Worker:
+class EngineThread:
     """Owns the thread that drives ``engine``, which ends with :meth:`close`.
 
     Between two steps of the engine it adds new jobs and drops cancelled jobs.
@@ -44,7 +44,7 @@ class Worker:
         self.max_live: int = max_live
         self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
         self._calls: deque[deque[Job[Any]]] = deque()  # for each call the jobs that are not started
-        # Guards ``_closed``. Reentrant, since the garbage collector may close a worker anywhere.
+        # Guards ``_closed``. Reentrant, since the garbage collector may call :meth:`close` anywhere.
         self._lock = threading.RLock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="soft_reasoning", daemon=True)
@@ -59,7 +59,7 @@ class Worker:
         """Start to solve the jobs of a call; an error of ``check``, called in the thread, ends all of them.
 
         Raises:
-            UserError: If the worker is closed, or belongs to the parent of a forked process.
+            UserError: If the thread is closed, or belongs to the parent of a forked process.
         """
         if not (self._closed or self._thread.is_alive()):
             raise UserError(FORKED)

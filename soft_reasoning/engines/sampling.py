@@ -1,0 +1,128 @@
+"""The next tokens of running requests, chosen from their logits: adjusted, filtered, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engines.running import RunningRequest
+from soft_reasoning.types import Sampling
+
+HEADS = (64, 2048)
+"""Likeliest tokens among which most draws, and nearly all other draws, fall."""
+
+
+def adjust_logits(logits: Tensor, rows: Sequence[RunningRequest]) -> Tensor:
+    """Return ``logits`` (R, V) after each request's ``adjust``."""
+    changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
+    if changed:
+        logits = logits.clone()
+    for i in changed:
+        adjust = rows[i].request.adjust
+        logits[i] = logits[i] if adjust is None else adjust(rows[i].ids, logits[i])
+    return logits
+
+
+def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[int]) -> Tensor:
+    """Choose the next token of every row.
+
+    A row's uniform numbers come from a generator with the seed of its request and are turned into tokens by
+    inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
+
+    Args:
+        logits: (R, V) float32.
+        rows: The R requests with their tokens so far.
+        eos: End tokens, which no row may choose before its ``min_new_tokens``.
+
+    Returns:
+        (R,) token ids.
+    """
+    forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
+    ends = [token for token in eos if token < logits.shape[-1]]
+    if forced and ends:
+        logits = logits.clone()
+        logits[torch.tensor(forced).unsqueeze(1), torch.tensor(ends)] = -torch.inf
+    sampled: dict[tuple[float, int, float], list[int]] = {}
+    for i, row in enumerate(rows):
+        parameters = settings(row.request.sampling, len(row.ids))
+        if parameters[0] > 0:
+            sampled.setdefault(parameters, []).append(i)
+    greedy = len(rows) > sum(map(len, sampled.values()))
+    tokens = logits.argmax(-1) if greedy else logits.new_empty(len(rows), dtype=torch.long)
+    for (temperature, top_k, top_p), members in sampled.items():
+        u = torch.tensor([rows[i].draw() for i in members], dtype=torch.float64)
+        index = torch.tensor(members, device=logits.device)
+        chosen = logits if len(members) == len(rows) else logits[index]
+        tokens[index] = draw(chosen, u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p)
+    return tokens
+
+
+def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
+    """Return ``(temperature, top_k, top_p)`` at ``step``; those of the first token may differ (FIRE)."""
+    temperature, top_k = sampling.temperature, sampling.top_k
+    if step == 0:
+        temperature = temperature if sampling.first_temperature is None else sampling.first_temperature
+        top_k = top_k if sampling.first_top_k is None else sampling.first_top_k
+    return temperature, top_k, sampling.top_p
+
+
+def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+    """Return tokens (R,) for ``logits`` (R, V) and uniform numbers ``u`` (R,).
+
+    Filters act in the usual order: temperature, the ``top_k`` likeliest, then the smallest set of tokens
+    whose probability reaches ``top_p``. Tokens are ordered by probability, equal ones by id; a row's token is
+    the first at which the cumulative probability exceeds ``u``.
+    """
+    vocabulary = logits.shape[-1]
+    tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    rest = torch.arange(len(logits), device=logits.device)
+    for head in (*HEADS, vocabulary):  # few rows need more than the likeliest tokens
+        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        tokens[rest], decided = _draw_among(max(head, top_k), logits[rest], u[rest], **options)
+        rest = rest[~decided]
+        if head >= vocabulary or not len(rest):
+            break
+    return tokens
+
+
+def _draw_among(
+    head: int, logits: Tensor, u: Tensor, *, temperature: float, top_k: int, top_p: float
+) -> tuple[Tensor, Tensor]:
+    """Return tokens (R,), and whether the ``head`` likeliest tokens decide them."""
+    head, vocabulary = min(head, logits.shape[-1]), logits.shape[-1]
+    count = min(top_k, vocabulary) if top_k > 0 else vocabulary
+    values, order = _likeliest(logits, head)
+    highest = values[:, :1].double()
+    weights = (values[:, :count].double() - highest).div_(temperature).exp_()
+    total = weights.sum(-1, keepdim=True)
+    if (
+        head < count
+    ):  # row by row, since a sum over rows may differ in its last bits from one over a row alone
+        tops = zip(logits, highest, strict=True)
+        total = torch.stack([(row.double() - top).div_(temperature).exp_().sum() for row, top in tops])[
+            :, None
+        ]
+    probabilities = weights / total
+    cumulative = probabilities.cumsum(-1)
+    kept = cumulative - probabilities < top_p if top_p < 1 else torch.ones_like(cumulative, dtype=torch.bool)
+    kept[:, 0] = True
+    mass = cumulative.where(kept, 0.0).amax(-1, keepdim=True) if top_p < 1 else 1.0
+    place = torch.searchsorted(cumulative, u.to(cumulative).unsqueeze(-1) * mass, right=True).squeeze(-1)
+    # Of equal values at the end of the head, others may come first in the order of ids.
+    decided = place < ((values > values[:, -1:]).sum(-1) if head < vocabulary else head)
+    if top_p < 1 and head < count:
+        decided &= ~kept.all(-1)  # the set ends within the head
+    last = (kept & (probabilities > 0)).sum(-1) - 1
+    return order.gather(-1, place.minimum(last).unsqueeze(-1)).squeeze(-1), decided
+
+
+def _likeliest(logits: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """The ``head`` largest of ``logits`` (R, V) and their ids, (R, head) each; equal ones in order of ids."""
+    if head == logits.shape[-1]:
+        values, order = logits.sort(dim=-1, descending=True, stable=True)
+        return values, order
+    ids = logits.topk(head, sorted=False).indices.sort(dim=-1).values
+    values, by_value = logits.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(-1, by_value)
