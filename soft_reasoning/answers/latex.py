@@ -16,6 +16,7 @@ from typing import Any
 from loky import ProcessPoolExecutor
 
 from soft_reasoning.answers.statement import WINDOW, Reading
+from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -65,9 +66,13 @@ def _local() -> tuple[Callable[..., Any], ...]:
         import logging
         import resource
         import signal
+        from contextlib import suppress
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is this process's
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        with suppress(ValueError, OSError):  # as macOS raises, which has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         logging.disable()  # Math-Verify warns that it keeps no timeouts
         import math_verify  # noqa: F401
 
@@ -109,18 +114,33 @@ class Worker:
         self._lock = threading.Lock()
 
     def ask(self, function: Callable[..., Any], *texts: str) -> Any:
-        """Return the function's result; None, with a warning, where it gives none in time."""
+        """Return the function's result; None, with a warning, where it gives none in time.
+
+        Raises:
+            UserError: If the process cannot start: that says nothing about the texts.
+        """
         with self._lock:
+            if self.pool is None:
+                self._start()
+            assert self.pool is not None
             try:
-                if self.pool is None:
-                    self.pool = ProcessPoolExecutor(1, initializer=START, initargs=(self.memory,))
-                    self.pool.submit(int).result(self.start_seconds)
                 return self.pool.submit(function, *texts).result(self.seconds)
             except Exception as error:  # of Math-Verify, or the end of its process
                 reason = "too slow" if isinstance(error, TimeoutError) else type(error).__name__
                 log.warning("Math-Verify: %s: %s", " and ".join(f"{text!r:.80}" for text in texts), reason)
                 self.close()
                 return None
+
+    def _start(self) -> None:
+        try:
+            self.pool = ProcessPoolExecutor(1, initializer=START, initargs=(self.memory,))
+            self.pool.submit(int).result(self.start_seconds)
+        except Exception as error:
+            self.close()
+            raise UserError(
+                f"Math-Verify: expected its process to start, got {type(error).__name__}; free memory, or "
+                "use answers of another type"
+            ) from error
 
     def close(self) -> None:
         """End the process, if it runs."""

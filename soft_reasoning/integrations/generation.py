@@ -97,15 +97,20 @@ def generate(
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
     stops, most = [stop] if isinstance(stop, str) else stop or (), MAX_NEW_TOKENS if most is None else most
     arguments: dict[str, Any] = {key: settings[key] for key in REASONER if key in settings}
-    arguments["max_new_tokens"] = most
+    own = not isinstance(settings.get("method"), str | None)  # an object has its own bound for the verifier
+    if not own:
+        arguments["max_new_tokens"] = most
     if "do_sample" in settings:
         arguments["temperature"] = settings.get("temperature", 1.0) if settings["do_sample"] else 0.0
     if "max_time" in settings:
         arguments["max_seconds"] = settings["max_time"]
     rows = _rows(ids, attention_mask, None if pad in ends else pad)
+    _check_positions(options.get("position_ids"), ids, attention_mask)
     names = [" ".join(map(str, row)) + " again" * rows[:i].count(row) for i, row in enumerate(rows)]
-    questions: list[Question] = [{"question": decode(tokenizer, row), "id": key, "prompt": row, "stop": stops}
-                                 for row, key in zip(rows, names, strict=True)]  # fmt: skip
+    questions: list[Question] = [
+        {"question": decode(tokenizer, row), "id": key, "prompt": row, "stop": stops, "max_new_tokens": most}
+        for row, key in zip(rows, names, strict=True)
+    ]
     training = model.training
     try:
         with SoftReasoner(model, tokenizer, **arguments) as reasoner:
@@ -131,7 +136,10 @@ def _read_options(config: GenerationConfig | None, options: Mapping[str, Any]) -
     settings = {} if config is None else {k: v for k, v in config.to_dict().items() if v is not None}
     settings |= {key: value for key, value in options.items() if value is not None}
     for key, value in settings.items():
-        neutral = not value or (key in NEUTRAL_AT_1 and value == 1)
+        if isinstance(value, Tensor):  # token_type_ids and position_ids, which tokenizers and processors add
+            neutral = key == "position_ids" or key == "token_type_ids" and not value.any()
+        else:
+            neutral = not value or (key in NEUTRAL_AT_1 and value == 1)
         if not neutral and key not in (*REASONER, *EFFECTIVE, *INDIFFERENT):
             raise UserError(
                 f"generate: expected arguments among {', '.join((*REASONER, *EFFECTIVE))}, got "
@@ -149,6 +157,18 @@ def _rows(ids: Tensor, mask: Tensor | None, pad: int | None) -> list[list[int]]:
             f"generate: expected an attention_mask {tuple(ids.shape)} as input_ids, got {tuple(mask.shape)}"
         )
     return [row[mask_row].tolist() for row, mask_row in zip(ids, mask.bool(), strict=True)]
+
+
+def _check_positions(positions: Tensor | None, ids: Tensor, mask: Tensor | None) -> None:
+    """Refuse position ids that do not count the tokens of each prompt from 0."""
+    if positions is None:
+        return
+    read = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    expected = read.long().cumsum(-1) - 1
+    if positions.shape[-1:] != ids.shape[-1:] or (positions.expand_as(ids) - expected)[read].any():
+        raise UserError(
+            "generate: expected position_ids that count a prompt's tokens from 0, got others; leave them out"
+        )
 
 
 def _tokens(solution: Solution, tokenizer: Any) -> Sequence[int]:

@@ -102,6 +102,9 @@ class Store:
                 f"{self.folder} is in use by another run; wait for it to end, or choose another folder with "
                 "hydra.run.dir="
             ) from error
+        except OSError as error:  # some network filesystems, such as Lustre, have no flock
+            why = error.strerror or str(error)
+            self.notes.append(f"{self.folder} cannot be locked ({why}): do not run into it twice at a time")
 
     def _start_over(self) -> None:
         os.ftruncate(self._samples, 0)
@@ -115,7 +118,10 @@ class Store:
         check_same_run(old, manifest, self.folder)
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
-        whole = path.read_bytes().rfind(b"\n") + 1
+        lines = path.read_bytes()
+        if twice := lines.count(b"\n") - len(self.records):
+            self.notes.append(f"{path}: {twice} of its lines repeat a problem; the first one counts")
+        whole = lines.rfind(b"\n") + 1
         if whole < os.fstat(self._samples).st_size:
             os.ftruncate(self._samples, whole)
             self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")

@@ -20,6 +20,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorStandardDeviation
 from botorch.models.model import Model
 from torch import Tensor
+from torch.random import fork_rng
 
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
@@ -27,7 +28,7 @@ from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
 from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, pool_size
 from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.search.surrogate import Surrogate, first_line
-from soft_reasoning.types import UserError, generator_for
+from soft_reasoning.types import UserError, generator_for, seed_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
@@ -190,7 +191,9 @@ class BayesianOptimiser:
             else:
                 X = features[part]
             alike = None if behaviour is None else behaviour[part]
-            proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
+            with fork_rng(devices=()):  # an acquisition function may draw, as Thompson sampling does
+                torch.manual_seed(seed_for(state.seed, "acquisition", state.round, *state.keys[part]))
+                proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
         return proposals
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:

@@ -3,12 +3,15 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from soft_reasoning.answers import equal
 from soft_reasoning.answers.latex import VERIFIED, Worker
+from soft_reasoning.types import UserError
 
 
 @pytest.fixture
@@ -76,3 +79,30 @@ def test_formulas_that_mean_the_same(a, b):
 @pytest.mark.parametrize(("a", "b"), OTHER)
 def test_formulas_that_do_not(a, b):
     assert not equal(a, b, "latex") and not equal(b, a, "latex")
+
+
+def test_a_process_that_cannot_start_is_an_error_and_not_unequal():
+    small = Worker(memory=2**20)
+    with pytest.raises(UserError, match="Math-Verify: expected its process to start") as error:
+        small.ask(VERIFIED, "$1$", "$1$")
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError):  # not remembered as an answer
+        small.ask(VERIFIED, "$1$", "$1$")
+
+
+UNDER_A_LIMIT = """
+import resource, sys
+from soft_reasoning.answers.latex import VERIFIED, Worker
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+worker = Worker()
+print(worker.ask(VERIFIED, "$1+x$", "$x+1$"))
+worker.close()
+"""
+
+
+def test_a_lower_limit_of_the_process_is_kept():
+    run = subprocess.run(
+        [sys.executable, "-c", UNDER_A_LIMIT, str(7 * 2**29)], capture_output=True, text=True, timeout=200
+    )
+    assert run.stdout.strip() == "True", run.stderr

@@ -1,5 +1,6 @@
 """The run folder: torn lines, locks, changed configurations, exact numbers."""
 
+import errno
 import math
 import os
 import subprocess
@@ -170,3 +171,29 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
     (tmp_path / "costs.json").unlink()
     with pytest.raises(UserError, match=r"costs.json, which cannot be read; start over with fresh=true"):
         Store(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL, errno.EIO])
+def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, code):
+    def unsupported(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("soft_reasoning.runs.store.fcntl.flock", unsupported)
+    with Store(tmp_path, {"seed": 0}) as store:
+        store.append({"doc_id": "0"})
+        [note] = store.notes
+    assert "cannot be locked" in note and os.strerror(code) in note
+    assert [record["doc_id"] for record in read_records(tmp_path)] == ["0"]
+
+
+@pytest.mark.parametrize("ids", ["aa", "aba", "abab", "aab", "abb", "aaaa", "abcabc", "cba", "abca", "bbaab"])
+def test_the_first_record_of_a_problem_counts(tmp_path, ids):
+    with Store(tmp_path, {"seed": 0}) as store:
+        for number, name in enumerate(ids):
+            store.append({"doc_id": name, "answer": str(number)})
+    expected = {name: str(ids.index(name)) for name in ids}
+    assert {r["doc_id"]: r["answer"] for r in read_records(tmp_path)} == expected
+    with Store(tmp_path, {"seed": 0}) as store:
+        assert len(store.records) == len(expected)
+        twice = len(ids) - len(expected)
+        assert any(f"{twice} of its lines repeat" in note for note in store.notes) == (twice > 0)
