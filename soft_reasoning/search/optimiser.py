@@ -28,7 +28,7 @@ from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
 from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, pool_size
 from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.search.surrogate import Surrogate, first_line
-from soft_reasoning.types import UserError, generator_for, seed_for
+from soft_reasoning.types import UserError, generator_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
@@ -192,7 +192,8 @@ class BayesianOptimiser:
                 X = features[part]
             alike = None if behaviour is None else behaviour[part]
             with fork_rng(devices=()):  # an acquisition function may draw, as Thompson sampling does
-                torch.manual_seed(seed_for(state.seed, "acquisition", state.round, *state.keys[part]))
+                stream = generator_for(state.seed, "acquisition", state.round, *state.keys[part])
+                torch.manual_seed(stream.initial_seed())
                 proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
         return proposals
 
