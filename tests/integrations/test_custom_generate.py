@@ -13,7 +13,7 @@ import soft_reasoning.integrations
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.paths import DEMO_FOLDER
-from soft_reasoning.integrations.generation import MAX_NEW_TOKENS
+from soft_reasoning.integrations.generation import MAX_NEW_TOKENS, generate
 from tests.engines.models import tiny
 
 FOLDER = str(Path(soft_reasoning.integrations.__file__).parent / "custom_generate")
@@ -186,6 +186,27 @@ class TestArguments:
 
 
 @pytest.mark.slow
+def test_type_ids_and_positions_of_a_tokenizer_are_taken(demo, batch):
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    plain = ours(demo, batch, method="cot", max_new_tokens=5)
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    padded = positions.masked_fill(mask == 0, 1)
+    for more in (
+        {"token_type_ids": torch.zeros_like(ids)}, {"position_ids": positions}, {"position_ids": padded},
+        {"token_type_ids": torch.zeros_like(ids), "position_ids": positions},
+    ):  # fmt: skip
+        assert torch.equal(ours(demo, {**batch, **more}, method="cot", max_new_tokens=5), plain)
+    for wrong in (
+        {"position_ids": positions + 1}, {"position_ids": positions.flip(-1)},
+        {"position_ids": 0 * positions}, {"position_ids": positions[:, 1:]},
+        {"token_type_ids": torch.ones_like(ids)},
+        {"inputs_embeds": torch.ones(3, 4, 8)}, {"decoder_input_ids": ids},
+    ):  # fmt: skip
+        with pytest.raises(UserError) as error:
+            generate(demo[0], **batch, **wrong, tokenizer=demo[1])
+        assert "\n" not in str(error.value)
+
+
 def test_the_script_of_the_documentation():
     script = ROOT / "docs" / "scripts" / "custom_generate.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
