@@ -1,11 +1,11 @@
 """How close the Hugging Face engine comes to the machine's speed: a step against its bare matrix products.
 
-    python experiments/bench_engine.py MODEL [--dtype bfloat16] [--rows 8 40 240] [--steps 12]
+    python experiments/bench_engine.py demo [--dtype bfloat16] [--rows 8 40 240] [--steps 12]
 
-A decode step of R rows (sampling included) and a prefill of 2,048 tokens are compared with calling every
-linear layer of the model once on as many rows, in the same dtype and with the same threads. Both are measured
-in turn, and the fastest of each counts, so other work matters little. The rows of a decode step
-share a prompt of about 200 tokens.
+A decode step of R rows (sampling included) and a prefill of 2,048 tokens (or what the context holds) are
+compared with calling every linear layer of the model once on as many rows, in the same dtype and with the
+same threads. Both are measured in turn, and the fastest of each counts, so other work matters little. The
+rows of a decode step share a prompt of about 200 tokens.
 """
 
 from __future__ import annotations
@@ -75,16 +75,21 @@ def decode(engine: HuggingFaceEngine, rows: int, steps: int) -> tuple[float, flo
     return min(times), min(bare)
 
 
+def prefilled(engine: HuggingFaceEngine) -> int:
+    """Tokens of a prefill: 2,048, or fewer in a shorter context."""
+    return min(PREFILL, engine.context_length - 8)
+
+
 def prefill(engine: HuggingFaceEngine, repeats: int) -> tuple[float, float]:
     """Seconds of the fastest prefill of one prompt, and of its bare products."""
-    times, bare = [], []
+    times, bare, count = [], [], prefilled(engine)
     for i in range(repeats):
-        request = Request(ids(PREFILL, i + 1, engine.vocabulary), max_new_tokens=1)
+        request = Request(ids(count, i + 1, engine.vocabulary), max_new_tokens=1)
         start = perf_counter()
         engine.generate([request])
         synchronise(engine.model)
         times.append(perf_counter() - start)
-        bare.append(products(engine.model, PREFILL, HEAD_ROWS))
+        bare.append(products(engine.model, count, HEAD_ROWS))
     return min(times), min(bare)
 
 
@@ -109,10 +114,9 @@ def main() -> None:
             f"| decode, {rows} rows | {step:.3f} | {bare:.3f} | {step / bare:.2f} | {rows / step:.0f} |",
             flush=True,
         )
+    count = prefilled(engine)
     step, bare = prefill(engine, max(2, arguments.steps // 4))
-    print(
-        f"| prefill, {PREFILL} tokens | {step:.2f} | {bare:.2f} | {step / bare:.2f} | {PREFILL / step:.0f} |"
-    )
+    print(f"| prefill, {count} tokens | {step:.2f} | {bare:.2f} | {step / bare:.2f} | {count / step:.0f} |")
 
 
 if __name__ == "__main__":

@@ -111,10 +111,12 @@ ELSEWHERE = re.compile(
     r"^(pip|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
-    r"|finetune|verifier_accuracy|runs=\[FOLDER\]|bench_search.py --grid( |$)|safetensors model="
+    r"|finetune|verifier_accuracy|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
+    r"|safetensors model="
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
+    "bench_engine": "--rows 2 --steps 3",
     "bench_run": "--problems 2",
     "bench_search": "--problems 2 --boxes Branin",
     "bring_your_own_optimiser": "--problems 1",
@@ -128,7 +130,8 @@ ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}
 
 def made_small(words):
     """A run's words for two questions and the fake engine."""
-    small = ["limit=2", "max_new_tokens=8", "progress=false", "engine=fake"]
+    count = 4 if "verifier=ensemble" in words else 2  # its weights are fitted on at least four questions
+    small = [f"limit={count}", "max_new_tokens=8", "progress=false", "engine=fake"]
     asked = " ".join(words)
     if re.search(r"gsm8k|qwen|llama|mistral|OWNER", asked) and "dataset.path=FOLDER" not in asked:
         small += ["dataset=gsm8k", "dataset.path=test.jsonl"]
@@ -178,6 +181,7 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     for file, text in {
         "mine.csv": "q,a\nWhat is 1 + 2?,3\n", "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
+        "labelled.jsonl": ROWS.replace("#### ", ""),
         "test.jsonl": ROWS, "FOLDER/gsm8k.jsonl": ROWS, "experiments/results/checking.md": "",
     }.items():  # fmt: skip
         Path(file).parent.mkdir(parents=True, exist_ok=True)

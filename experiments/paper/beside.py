@@ -20,7 +20,7 @@ from typing import Any
 from soft_reasoning.reports.run_groups import RunGroup, by_problems, read_groups
 from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
 from soft_reasoning.runs.files import RESULTS, write_text
-from soft_reasoning.runs.manifest import CLASS, flatten
+from soft_reasoning.runs.manifest import flatten
 from soft_reasoning.types import UserError
 
 HERE = Path(__file__).parent
@@ -37,6 +37,8 @@ EI = (
     "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
     "printed_adaptive_ei", "released_ei",
 )  # fmt: skip
+CLASS = "._target_"
+"""The end of the key that holds a part's class."""
 CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}
 """Acquisition functions whose class has another name."""
 
@@ -65,7 +67,7 @@ OWN: dict[str, Any] = {
         "search.rounds": (4,),
         "search.stopping.rule": ("agreement", "difference", "improvement"),
         "verifier": ("multi_generate",),
-        "verifier.presentation": ("together", "one_by_one", "none"),  # not the public code's
+        "verifier.presentation": ("all_in_one_prompt", "one_by_one", "none"),  # not the public code's
     },
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""

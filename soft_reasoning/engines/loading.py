@@ -236,12 +236,15 @@ def explain(name: str, error: Exception) -> str:
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return all ids that end an answer.
 
-    They are those of the generation config (else the config) and the tokenizer, and the token that the chat
-    template puts behind an assistant's message. A model that ends its turn with one that is missing here
-    would go on and write the next turn, too.
+    They are those of the generation config (else the config, or its text part in a composed model) and of
+    the tokenizer, and the token that the chat template puts behind an assistant's message. A model that ends
+    its turn with one that is missing here would go on and write the next turn, too.
     """
+    configs = [getattr(model, "generation_config", None)]
+    if getattr(configs[0], "eos_token_id", None) is None:
+        configs = [model.config, model.config.get_text_config()]
     ends = end_of_turn(tokenizer)
-    for source in (getattr(model, "generation_config", None) or model.config, tokenizer):
+    for source in (*configs, tokenizer):
         ids = getattr(source, "eos_token_id", None)
         ends |= {ids} if isinstance(ids, int) else set(ids or ())
     return frozenset(ends)

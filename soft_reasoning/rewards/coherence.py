@@ -38,7 +38,9 @@ def coherence(completion: Completion, kind: str = "mean_prob") -> float:
     logprobs = completion.logprobs
     if kind == "sum_logprob":
         return math.fsum(logprobs)
-    tops = [top.logprobs for top in completion.top_logprobs[: len(logprobs)]]
+    tops = []
+    if kind in CERTAINTIES:
+        tops = [top.logprobs for top in completion.top_logprobs[: len(logprobs)]]
     if not (tops if kind in CERTAINTIES else logprobs):
         return 0.0
     if kind == "mean_logprob":

@@ -8,7 +8,14 @@ from unittest.mock import Mock, call
 import pytest
 import torch
 from hydra.utils import instantiate
-from transformers import AutoConfig, BitsAndBytesConfig, LlamaForSequenceClassification, LlamaModel, T5Config
+from transformers import (
+    AutoConfig,
+    BitsAndBytesConfig,
+    LlamaForSequenceClassification,
+    LlamaModel,
+    PretrainedConfig,
+    T5Config,
+)
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines import loading
@@ -109,7 +116,7 @@ def test_what_ends_a_turn_in_the_chat_template_ends_an_answer(family):
 def test_a_template_without_a_special_token_behind_a_message_adds_no_end(template):
     tokenizer = tokenizer_of("llama3.2")
     tokenizer.chat_template = template
-    model = SimpleNamespace(generation_config=None, config=SimpleNamespace(eos_token_id=[1, 3]))
+    model = SimpleNamespace(generation_config=None, config=PretrainedConfig(eos_token_id=[1, 3]))
     assert eos_ids(model, tokenizer) == {1, 3}
 
 

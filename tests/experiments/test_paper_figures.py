@@ -54,6 +54,7 @@ def paper_run(folder, seed, accuracy, method="soft_reasoning"):
     manifest = {
         "config": config(f"seed={seed}", method=method, shots=8),
         "model": {"engine": "HuggingFaceEngine"},
+        "overrides": {},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 

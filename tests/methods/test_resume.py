@@ -12,7 +12,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import conf_dir
 from soft_reasoning.configuration.parts import built
 
-METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("*.yaml"))
+METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("[!_]*.yaml"))
 UNFAKED = ("slot", "latentseek")
 """Those that need what the fake engine lacks run on the bundled model."""
 
@@ -33,7 +33,8 @@ def records(folder):
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     engine = "hf" if method in UNFAKED else "fake"
     options = "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"
-    config = compose_config([f"method={method}", f"engine={engine}", *options])
+    prompt = ["prompt=math"] if "program" in method or method == "mixed_consistency" else []
+    config = compose_config([f"method={method}", f"engine={engine}", *prompt, *options])
     with closing(built(config, "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)
