@@ -112,7 +112,7 @@ ELSEWHERE = re.compile(
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
     r"|finetune|verifier_accuracy|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
-    r"|safetensors model="
+    r"|safetensors model=|verifier\.fitted="
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
