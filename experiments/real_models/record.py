@@ -119,7 +119,8 @@ def strip(path: Path, out: Path) -> None:
 def answer_in(line: dict[str, Any], grader: Grader, values: Iterator[Any]) -> str | None:
     """The answer of a stored text, or of the next of the programs' ``values``."""
     if line["kind"] == PROGRAM:
-        return answer_of(next(values), line["type"], grader)[0]
+        problem = Problem(line["id"], "", line["gold"], line["type"])
+        return answer_of(next(values), problem, grader)[0]
     return grader.extract(line["text"], line["type"])
 
 

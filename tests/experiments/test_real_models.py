@@ -63,11 +63,17 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     assert sorted(again, key=lambda x: [x[key] for key in order]) == sorted(
         lines, key=lambda x: [x[key] for key in order]
     )
+    program = lines[0] | {"kind": "program", "text": "```python\ndef solution():\n    return 6 * 7\n```"}
+    with path.open("a") as file:
+        file.writelines(
+            json.dumps(program | {"id": line["id"]}) + "\n" for line in lines if line["sample"] == 1
+        )
     record.main([str(path), str(tmp_path / "r.csv"), "--strip"])
     table = pd.read_csv(tmp_path / "r.csv")
     assert list(table.columns) == [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob"]
     questions = replay.load(tmp_path / "r.csv")
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
+    assert [question.programs[0].answer for question in questions] == ["42"] * 3
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
 
