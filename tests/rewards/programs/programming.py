@@ -3,6 +3,7 @@
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method, build_prompts
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines import base
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.scheduler import drive
@@ -23,6 +24,9 @@ class Programmer(Engine):
     def __init__(self, programs=(RIGHT,), answers=("15",)):
         super().__init__()
         self.programs, self.answers, self.asked, self.texts = programs, answers, [], []
+
+    def prepare(self, request, ticket=-1):
+        return base.Engine.prepare(self, request, ticket)  # a prompt may hold any token
 
     def completion(self, request):
         prompt = self.tokenizer.decode(list(request.prompt_ids))
