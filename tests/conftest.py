@@ -1,5 +1,6 @@
 """What tests of commands share."""
 
+import logging
 import sys
 from types import SimpleNamespace
 
@@ -16,11 +17,16 @@ def command(tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
         capsys.readouterr()
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
         try:
             entry.main()
             code = 0
         except SystemExit as stop:
             code = stop.code or 0
+        finally:  # --info leaves a handler behind that would write to this test's stream in the next
+            root.handlers[:] = handlers
+            root.setLevel(level)
         out, err = capsys.readouterr()
         return SimpleNamespace(returncode=code, stdout=out, stderr=err)
 
