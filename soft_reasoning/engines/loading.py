@@ -59,10 +59,10 @@ def is_large(model: Any) -> bool:
     return sum(parameter.numel() for parameter in model.parameters()) > LARGE
 
 
-def count_parameters(config: Any) -> int:
+def count_parameters(config: Any, trust_remote_code: bool = False) -> int:
     """The parameters of the model that ``config`` describes, which takes no memory."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -97,7 +97,8 @@ def load(
     try:
         config = AutoConfig.from_pretrained(name, **source)
         check_kind(config)
-        options["dtype"] = choose_dtype(dtype, device, lambda: count_parameters(config))
+        trusted = bool(source.get("trust_remote_code"))
+        options["dtype"] = choose_dtype(dtype, device, lambda: count_parameters(config, trusted))
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)

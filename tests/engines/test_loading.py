@@ -1,5 +1,6 @@
 """Models that cannot be had or served are refused in one clear line; memory that runs out is lived with."""
 
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -92,6 +93,33 @@ def test_auto_is_bfloat16_for_large_models_where_the_processor_multiplies_it(
 
 def test_parameters_are_counted_without_their_memory(engine):
     assert loading.count_parameters(engine.model.config) == sum(x.numel() for x in engine.model.parameters())
+
+
+OWN_CODE = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class OwnConfig(LlamaConfig):
+    model_type = "own_llama"
+
+class OwnModel(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_auto_counts_the_parameters_of_a_model_with_code_of_its_own(
+    tmp_path, monkeypatch, engine, read_as_fake
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(loading, "LARGE", 1000)
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = tmp_path / "own"
+    engine.model.save_pretrained(folder)
+    (folder / "own.py").write_text(OWN_CODE)
+    config = json.loads((folder / "config.json").read_text())
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "own_llama", "auto_map": own}))
+    model, _ = loading.load(str(folder), torch.device("cpu"), trust_remote_code=True)
+    assert type(model).__name__ == "OwnModel" and model.dtype == torch.bfloat16
 
 
 ENDS_OF_TURN = {
