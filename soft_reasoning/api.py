@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, Unpack, cast, overload
 
 from omegaconf import DictConfig
@@ -37,7 +37,7 @@ from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.engine_thread import EngineThread
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.scheduling.progress import Progress
+from soft_reasoning.scheduling.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, Round, UserError
 
@@ -215,9 +215,10 @@ class SoftReasoner:
         jobs, parts = self._jobs(problems, options, on_round and updates.put)
         with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
             while shown.done < len(jobs):
-                shown.tokens = sum(job.generated for job in jobs.values())
-                shown.show()
-                shown.done += _ended(updates.get(), on_round)
+                shown.tokens = sum(job.written for job in jobs.values() if job.done())
+                shown.work([job.written for job in jobs.values() if job.begun and not job.done()])
+                with suppress(Empty):
+                    shown.done += _ended(updates.get(timeout=REDRAW if progress else None), on_round)
         return self._solutions(problems, alone, jobs, parts)
 
     @overload

@@ -115,6 +115,7 @@ def load(
     if "device_map" not in options:
         model = model.to(device)
     if is_gguf(path):
+        model.config._name_or_path = path  # transformers names the folder, which may hold other models
         add_end_of_turn(model, path)
         kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
         log.warning("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig
@@ -19,7 +19,7 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
-from soft_reasoning.runs.manifest import describe_engine
+from soft_reasoning.runs.manifest import describe_engine, describe_loaded
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.job import Clock
 from soft_reasoning.scheduling.method import Method
@@ -35,16 +35,23 @@ class Local:
         self.grader: AnswerGrader = context.grader
         self.about: Mapping[str, Any] = {
             **describe_engine(context.engine),
+            "loaded": describe_loaded(context.engine),
             "layout": context.prompts.layout,
             "independent": bool(getattr(method, "independent", False)),
         }
 
     def solve(
-        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
         """As ``Solver.solve``."""
         with replaying(completions, self.context.engines):
-            yield from drive(problems, self.method, self.context, max_live=self.max_live, clock=clock)
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, watch=watch
+            )
 
     def peaks(self) -> Mapping[str, int]:
         return dict(self.context.engine.peak_bytes)

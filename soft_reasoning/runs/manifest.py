@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.key import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engines.paths import weights_fingerprint
@@ -208,6 +210,23 @@ def describe_engine(engine: Any) -> dict[str, Any]:
         "batch_invariant": getattr(engine, "batch_invariant", None),
         "flops": rates(model),
     }
+
+
+def describe_loaded(engine: Any) -> str:
+    """Return a line about the loaded model: its size, dtype, device, threads and memory."""
+    model: Any = engine.model
+    parameter = None if model is None else next(iter(model.parameters()), None)
+    if model is None or parameter is None:  # weights in another process
+        return f"engine {type(engine).__name__}"
+    dtype = str(parameter.dtype).removeprefix("torch.")
+    if engine.settings.get("dtype") == "auto" and parameter.device.type == "cpu" and dtype == "bfloat16":
+        dtype += " (which this processor multiplies; model.dtype=float32 is exact)"
+    place = str(engine.device)
+    if parameter.device.type == "cpu":
+        place += f", {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
+    name = model.config._name_or_path or type(model).__name__
+    size, memory = model.num_parameters() / 1e6, model.get_memory_footprint() / 1e6
+    return f"{name}: {size:,.0f} M parameters in {dtype} on {place}; weights take {memory:,.0f} MB"
 
 
 def rates(model: Any) -> dict[str, int] | None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -165,9 +165,16 @@ class RaySolver:
         return {}
 
     def solve(
-        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
-        """As ``Solver.solve``; in the run's folder, only workers on its machine have the store."""
+        """As ``Solver.solve``, without ``watch``: a worker reports a problem's tokens when it is finished.
+
+        In the run's folder, only workers on its machine have the store.
+        """
         from ray.util import ActorPool
 
         pool: Any = ActorPool(self._workers * self._live)  # a worker has ``max_live`` problems at a time

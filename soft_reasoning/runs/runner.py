@@ -44,11 +44,16 @@ class Solver(Protocol):
     grader: AnswerGrader
 
     def solve(
-        self, problems: Iterable[Problem], clock: Clock, completions: StoreFile | None = None
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
         """Yield each problem once with its result, in order of completion, as ``scheduler.drive`` does.
 
-        Engines take ``completions`` from a store and add theirs to it.
+        Engines take ``completions`` from a store and add theirs to it. ``watch`` is called now and then with
+        the tokens that each unfinished problem has generated so far, if they are known.
         """
         ...
 
@@ -121,7 +126,7 @@ def run(
         Store(folder, config, overrides=overrides, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
-        for note in store.notes:
+        for note in ([solver.about["loaded"]] if progress and "loaded" in solver.about else []) + store.notes:
             display.say(note)
         rows = [grade(record, solver.grader, final) for record in store.records]
         check_stored(store, problems)
@@ -136,7 +141,7 @@ def run(
             display.say(f"completions that are stored in {completions.path} are not generated again")
         try:
             with display:
-                for row in _solve(todo, solver, store, completions, final) if todo else ():
+                for row in _solve(todo, solver, store, completions, final, display.work) if todo else ():
                     rows.append(row)
                     _count(row, display)
                     display.show()
@@ -178,10 +183,11 @@ def _solve(
     store: Store,
     completions: StoreFile | None,
     final: FinalAnswer | None,
+    watch: Callable[[Sequence[int]], None],
 ) -> Iterator[Graded]:
     """Solve ``problems`` and yield each graded problem when its record is on the disk."""
     clock, last = Clock(), perf_counter()
-    for problem, result in solver.solve(problems, clock, completions):
+    for problem, result in solver.solve(problems, clock, completions, watch):
         record = to_record(problem, result, solver.grader)
         with clock.measure("store"):
             store.append(record)

@@ -159,6 +159,14 @@ class Job(Future[Result], Generic[E_co]):
         self.usage[role] = self.usage.get(role, Usage()) + usage
         self.generated += usage.generated_tokens
 
+    @property
+    def written(self) -> int:
+        """Tokens generated for the problem so far, with those of unfinished completions, without replays."""
+        replayed = sum(usage.replayed_tokens for usage in [*self.usage.values()])
+        queued, submitted = self.context.engine.queued, self.submitted
+        rows = [queued.get(ticket) for ticket in ([] if submitted is None else submitted.tickets)]
+        return self.generated - replayed + sum(len(row.ids) for row in rows if row is not None)
+
     def spent(self, least: int) -> str | None:
         """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
         max_tokens = self.context.limits.max_tokens

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, TextIO
 
-EVERY = 15.0
-"""Seconds between two lines without a terminal."""
+FIRST, EVERY = 3.0, 15.0
+"""Seconds until the first line without a terminal, and between two lines."""
+
+REDRAW = 0.2
+"""Seconds between two states of the bar."""
 
 UNREAD = 20
 """A warning is printed if none of this many first problems has a readable answer."""
@@ -16,8 +20,9 @@ UNREAD = 20
 class Progress:
     """Running counts of a run of ``total`` problems, shown while the context is open.
 
-    With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume count in accuracy and
-    coverage, but not in speed and remaining time. ``stream`` is standard error by default.
+    With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume are not part of speed
+    and remaining time. Accuracy is not shown before the end, since easy problems end first. ``stream`` is
+    standard error by default.
     """
 
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
@@ -26,20 +31,22 @@ class Progress:
         self.tokens: int = 0
         self._replayed = 0  # of these tokens
         self._read = self._graded = self._correct = self._covered = 0
+        self._written: Sequence[int] = ()  # tokens of each unfinished problem
         self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
         self._bar: Any = None
         self._begin()
 
     def _begin(self) -> None:
         self._before = self.done, self.tokens - self._replayed
-        self._start = self._last_line = perf_counter()
+        self._start = perf_counter()
+        self._next = self._start + (REDRAW if self._bar is not None else FIRST)
 
     def __enter__(self) -> Progress:
         self._begin()
         if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
             from tqdm.auto import tqdm
 
-            shape = "{bar:24} {n_fmt}/{total_fmt} {postfix}"
+            shape = "{bar:24} {postfix}"
             self._bar = tqdm(
                 total=self.total, initial=self.done, file=self._stream, leave=False, bar_format=shape,
                 dynamic_ncols=True,
@@ -87,24 +94,54 @@ class Progress:
             figures |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
         return figures
 
+    def work(self, written: Sequence[int]) -> None:
+        """Show the tokens that each unfinished problem has generated so far, without replayed ones."""
+        self._written = written
+        self.show()
+
     def show(self) -> None:
-        """Redraw the bar, or print a line if the last line is old enough."""
+        """Redraw the bar, or print a line, if the last one is old enough."""
+        if not self._enabled or perf_counter() < self._next:
+            return
+        self._next = perf_counter() + (REDRAW if self._bar is not None else EVERY)
         if self._bar is not None:
             self._bar.n = self.done
             self._bar.set_postfix_str(self.state())
-        elif self._enabled and perf_counter() - self._last_line >= EVERY:
-            self._last_line = perf_counter()
-            self.say(f"{self.done}/{self.total} problems  {self.state()}")
+        else:
+            self.say(self.state())
 
     def state(self) -> str:
-        """Describe running accuracy and coverage, speed and remaining time."""
-        elapsed, (done, tokens) = perf_counter() - self._start, self._before
-        shares = {name: value for name, value in self.figures().items() if name in ("accuracy", "coverage")}
-        parts = [f"{name} {100 * value:.1f} %" for name, value in shares.items()]
-        parts.append(f"{(self.tokens - self._replayed - tokens) / max(elapsed, 1e-9):,.0f} tokens/s")
-        if self.done > done:
-            parts.append(f"{duration(elapsed / (self.done - done) * (self.total - self.done))} left")
+        """Describe the counts of problems, tokens, their speed and the remaining time."""
+        right, wrong, answered = self._correct, self._graded - self._correct, self.done - self._graded
+        counts = {"right": right, "wrong": wrong} if self._graded or not self.done else {}
+        counts |= {"answered": answered} if answered else {}
+        parts = [f"{count} {name}" for name, count in (counts | {"open": self.total - self.done}).items()]
+        elapsed, tokens = perf_counter() - self._start, self._generated() + sum(self._written)
+        parts = [", ".join(parts), f"{len(self._written)} in progress"]
+        parts += [f"{tokens:,} tokens", f"{tokens / max(elapsed, 1e-9):,.0f} tokens/s"]
+        if (left := self._left(elapsed)) is not None:
+            parts.append(f"about {duration(left)} left")
         return "  ".join(parts)
+
+    def _generated(self) -> int:
+        """Tokens of the problems finished since the start, without replayed ones."""
+        return self.tokens - self._replayed - self._before[1]
+
+    def _left(self, elapsed: float) -> float | None:
+        """Seconds left, once a tenth of the problems is finished.
+
+        Problems that end first are short. So their pace gives too many seconds, and their mean length for
+        those in progress too few: the middle of both is within a factor of two in the runs looked at.
+        """
+        done, written = self.done - self._before[0], sum(self._written)
+        tokens, open_problems = self._generated(), self.total - self.done
+        if not done or 10 * done < done + open_problems or not tokens + written:
+            return None
+        mean = tokens / done
+        expected = sum(max(count, mean) for count in self._written)
+        waiting = (open_problems - len(self._written)) * (tokens + expected) / (done + len(self._written))
+        rate = (tokens + written) / elapsed
+        return (elapsed / done * open_problems + (expected - written + waiting) / rate) / 2
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is a bar."""

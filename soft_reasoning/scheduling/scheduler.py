@@ -9,7 +9,7 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -138,6 +138,7 @@ def drive(
     *,
     max_live: int = MAX_LIVE,
     clock: Clock | None = None,
+    watch: Callable[[Sequence[int]], None] | None = None,
 ) -> Iterator[tuple[Problem, Result]]:
     """Solve ``problems``, at most ``max_live`` at a time, and yield each result when it is finished.
 
@@ -147,6 +148,7 @@ def drive(
         context: The context that the method reads.
         max_live: Most active problems.
         clock: Filled in while solving.
+        watch: Called after every step with the tokens that each unfinished problem has generated so far.
 
     Raises:
         UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's
@@ -168,5 +170,7 @@ def drive(
                     yield job.problem, job.result()
             for job in ended:
                 job.result()  # raises the first error
+            if watch is not None:
+                watch([job.written for job in scheduler.live])
     finally:
         scheduler.drop(scheduler.live)

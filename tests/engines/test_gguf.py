@@ -9,6 +9,7 @@ import torch
 
 from soft_reasoning.engines import paths
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.runs.manifest import describe_engine, describe_loaded
 from soft_reasoning.types import Request
 from tests.engines.models import refusal
 
@@ -69,6 +70,18 @@ def test_a_file_is_dequantised_and_its_memory_told(tmp_path, caplog, dtype, memo
     assert engine.eos_ids == {2} and engine.context_length == 128
     assert engine.tokenizer.chat_template == "{{ messages[0]['content'] }}"
     assert engine.generate([Request((5, 6, 7), max_new_tokens=4)])[0].token_ids
+
+
+def test_a_file_is_known_by_itself_not_by_its_folder(tmp_path):
+    write(tmp_path / "tiny.gguf")
+    before = describe_engine(HuggingFaceEngine(str(tmp_path / "tiny.gguf")))["model"]
+    assert before["path"] == str(tmp_path / "tiny.gguf")
+    write(tmp_path / "other.gguf", eot=3)
+    engine = HuggingFaceEngine(str(tmp_path / "tiny.gguf"))
+    assert describe_engine(engine)["model"] == before
+    assert "tiny.gguf: 0 M parameters in float32 on cpu, " in describe_loaded(engine)
+    other = describe_engine(HuggingFaceEngine(str(tmp_path / "other.gguf")))["model"]
+    assert other["weights"] != before["weights"]
 
 
 def test_the_end_of_turn_of_a_file_ends_an_answer(tmp_path):

@@ -1,6 +1,7 @@
 """A run from start to end: killed, resumed, shuffled, changed, interrupted."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
@@ -55,6 +57,15 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
     for name in (line.split("(")[1].rstrip(")") for line in (whole / "report.md").read_text().splitlines()
                  if line.startswith("![")):  # fmt: skip
         assert (whole / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
+    config = compose_config(["method=cot", "max_new_tokens=5"])
+    launcher, plain = LocalLauncher(), OmegaConf.to_container(config, resolve=True)
+    run(problems(1), launcher.start(config, problems(1)), tmp_path, plain)
+    launcher.close()
+    first = capsys.readouterr().err.splitlines()[0]
+    assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
 
 
 @pytest.mark.parametrize("max_live", [1, 64])

@@ -213,3 +213,11 @@ def test_what_an_engine_refuses_repeats_no_request_of_another():
         scheduler.step()
     assert first.result().answer == "100" and "a 13" in str(second.exception())
     assert scheduler.engine.generated == [1]
+
+
+def test_every_step_is_told_with_the_tokens_that_unfinished_problems_have_so_far():
+    prompt = Problem("p", "How many?")
+    config, seen = compose_config(["engine=fake", "method=cot", "max_new_tokens=4"]), []
+    method, context = build_method(config), build_context(config, build_engine(config))
+    list(drive([prompt], method, context, watch=lambda written: seen.append(list(written))))
+    assert seen[-1] == [] and [count for row in seen for count in row] == [0, 1, 2, 3]
