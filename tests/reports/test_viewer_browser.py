@@ -12,6 +12,7 @@ from viewed import GRADER, cell, problem, searched, write, write_all
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.runs.files import GRADES, read_json
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -225,9 +226,10 @@ def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
 
 
 def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
-    folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")}, command="the command k=2")
+    folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
     (folder / "a.png").write_bytes(PIXEL)
-    write_run(folder, "one", [], ["p1"], GRADER, {"After each round": "a.png"})
+    manifest, grades = {"config": {}, "command": "the command k=2"}, read_json(folder / GRADES)
+    write_run(folder, "one", manifest, GRADER.name, grades, [], {"After each round": "a.png"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert page.text(".command") == "the command k=2"
     picture = "const img = document.querySelector('.pictures img'); return img.complete && img.naturalWidth"

@@ -9,7 +9,10 @@ const SPACES = new Set([",", ";", ":", "!", " ", "quad", "qquad"]);
 const LIMITS = new Set(["∑", "∏", "lim", "max", "min"]);
 
 function mml(tag, children, attributes = {}) {
-  return fill(document.createElementNS("http://www.w3.org/1998/Math/MathML", tag), attributes, [children]);
+  const node = document.createElementNS("http://www.w3.org/1998/Math/MathML", tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
+  node.append(...[children].flat());
+  return node;
 }
 
 class Latex {
