@@ -6,6 +6,7 @@ import pytest
 from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
 
 from soft_reasoning.reports.viewer import files
+from soft_reasoning.reports.viewer.formulas import formulas_in
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import build_entry
 from soft_reasoning.rewards.final import FinalAnswer
@@ -84,6 +85,33 @@ def test_no_text_of_a_model_reaches_the_page_unpacked(tmp_path):
     for place in ("http:", "https:", "innerHTML", "eval(", "//cdn"):
         assert place not in re.sub("http://www.w3.org/(2000/svg|1998/Math/MathML)|http-equiv", "", text)
     assert "default-src 'none'" in text
+
+
+def test_formulas_are_found_in_texts_and_prices_are_not():
+    text = r"So $x=1$, \[y<2\], $$z$$, \boxed{\sqrt{3}}, \(n\), and $5 or $10, or $6."
+    found = formulas_in({"texts": [text, ("$x=1$", 1, None)]})
+    assert list(found) == ["$x=1$", r"\[y<2\]", "$$z$$", r"\boxed{\sqrt{3}}", r"\(n\)"]
+    tag, attributes, [row] = found["$x=1$"]
+    assert (tag, attributes["display"]) == ("math", "inline")
+    assert row == ["mrow", {}, [["mi", {}, "x"], ["mo", {}, "="], ["mn", {}, "1"]]]
+    assert found["$$z$$"][1]["display"] == found[r"\[y<2\]"][1]["display"] == "block"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"\nonsense{x}",
+        r"\frac{",
+        "x^",
+        r"\left( x",
+        r"\href{https://example.org}{x}",
+        r"\style{color: red}{x}",
+        r"\def\a{\a\a}\a",
+        "{" * 400 + "x=1" + "}" * 400 + "x" * 300,
+    ],
+)
+def test_what_cannot_be_drawn_safely_stays_as_it_was_written(source):
+    assert formulas_in(rf"\({source}\)") == {}
 
 
 def test_details_lie_in_shards(tmp_path, monkeypatch):

@@ -220,7 +220,7 @@ def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
     page = Page(chromium).open(write(tmp_path, {problem(1): result}) / "report.html", "#problem=p1")
     count = "return document.querySelectorAll(arguments[0]).length"
     assert page.js(count, "#candidate-0 math") == 3
-    assert page.js(count, "#candidate-0 mfrac, #candidate-0 .boxed msqrt") == 2
+    assert page.js(count, "#candidate-0 mfrac, #candidate-0 menclose msqrt") == 2
     shown = page.text("#candidate-0 .text")
     assert "$5 or $10" in shown and r"\(\nonsense{x}\)" in shown and "frac" not in shown
 

@@ -86,5 +86,5 @@ def data_of(folder):
     parts = dict(re.findall(r'<script type="text/plain" id="([a-z0-9-]+)">([^<]*)</script>', text))
     unpacked = {name: json.loads(decompress(b64decode(part))) for name, part in parts.items()}
     index = unpacked.pop("index")
-    details = [detail for number in range(len(unpacked)) for detail in unpacked[f"shard-{number}"]]
+    details = [detail for number in range(len(unpacked)) for detail in unpacked[f"shard-{number}"]["details"]]
     return index, details

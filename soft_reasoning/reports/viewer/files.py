@@ -1,7 +1,7 @@
 """A page with its data: packed, and written with the scripts and styles of ``page/``.
 
 The index holds the table of problems and is unpacked when the page opens. A problem's details are in a shard,
-which is unpacked when one of its problems is opened.
+which is unpacked when one of its problems is opened; it also holds the formulas of its problems.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from soft_reasoning.reports.tables import Table
+from soft_reasoning.reports.viewer.formulas import FORMULA, formulas_in
 from soft_reasoning.runs.files import PAGE, write_text
 
 SHARD = 32
@@ -49,14 +51,10 @@ def write_page(
     """
     rows: list[list[Any]] = []
     shards: list[str] = []
-    waiting: list[Any] = []
-    for row, detail in entries:  # read one at a time, since all details may not fit into memory
-        rows.append(row)
-        waiting.append(detail)
-        if len(waiting) == SHARD:
-            shards.append(pack(waiting))
-            waiting = []
-    shards += [pack(waiting)] if waiting else []
+    remaining = iter(entries)
+    while shard := list(islice(remaining, SHARD)):  # all details may not fit into memory
+        rows += [row for row, _ in shard]
+        shards.append(pack({"details": [detail for _, detail in shard], "formulas": formulas_in(shard)}))
     data = {f"shard-{number}": shard for number, shard in enumerate(shards)}
     about = {
         "title": title,
@@ -77,7 +75,7 @@ def pack(value: Any) -> str:
 def _page(title: str, data: Mapping[str, str]) -> str:
     style = (SOURCES / "style.css").read_text(encoding="utf-8")
     script = "\n".join((SOURCES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    script = f'"use strict";\n{script}'
+    script = f'"use strict";\nconst FORMULA = new RegExp({json.dumps(FORMULA)}, "g");\n{script}'
     parts = {
         "title": html.escape(title),
         "policy": f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "

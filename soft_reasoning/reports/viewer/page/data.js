@@ -11,11 +11,17 @@ async function unpack(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
+async function unpackShard(text) {
+  const shard = await unpack(text);
+  for (const [source, formula] of Object.entries(shard.formulas)) formulas.set(source, formula);
+  return shard.details;
+}
+
 // The details of the problem in row `i` of the index.
 async function detailOf(index, i) {
   const shard = Math.floor(i / index.shard);
   if (!shards.has(shard)) {
-    const waiting = unpack(document.getElementById(`shard-${shard}`).textContent);
+    const waiting = unpackShard(document.getElementById(`shard-${shard}`).textContent);
     waiting.catch(() => shards.delete(shard));
     shards.set(shard, waiting);
     if (shards.size > KEPT) shards.delete(shards.keys().next().value);

@@ -51,7 +51,7 @@ function mark(right) {
 
 function answerOf(answer, right) {
   const known = answer !== null && answer !== undefined;
-  return el("span", { class: known ? "answer" : "answer none" }, known ? mathsOf(answer) : "no answer", " ", mark(right));
+  return el("span", { class: known ? "answer" : "answer none" }, known ? answer : "no answer", " ", mark(right));
 }
 
 function tableOf(table) {
