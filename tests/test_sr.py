@@ -12,10 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def sr(tmp_path, *arguments, **environment):
-    return subprocess.run(
-        [ROOT / "sr", *arguments], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "SOFT_REASONING_VENV": "venv", **environment},
-    )  # fmt: skip
+    env = {**os.environ, "SOFT_REASONING_VENV": "venv", **environment}
+    return subprocess.run([ROOT / "sr", *arguments], cwd=tmp_path, capture_output=True, text=True, env=env)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 2), (("walk",), 2), (("--help",), 0), (("-h",), 0)])

@@ -92,8 +92,7 @@ class PrefixScorer:
         blocks = yield Generate([replace(block, seed=seed) for seed in seeds])
         if not any(block.token_ids for block in blocks):
             return prefix, None, {"values": [], "chosen": None, "blocks": []}
-        longer = [join(prefix, block, rest, context.engine, unfinished=True) for block in blocks]
-        values = yield from prefix_values(problem, [solution.text for solution in longer], context)
+        longer, values = yield from _longer(problem, prefix, blocks, rest, context)
         best = int(values.argmax())
         entry = {"values": values.tolist(), "chosen": best, "blocks": [block.text for block in blocks]}
         return longer[best], float(values[best]), entry
@@ -107,14 +106,21 @@ class PrefixScorer:
         tokens = [
             Completion((i,), (logprob,), "", FinishReason.LENGTH, 0) for i, logprob in zip(*top, strict=True)
         ]
-        longer = [join(prefix, token, rest, context.engine, unfinished=True) for token in tokens]
-        values = yield from prefix_values(problem, [solution.text for solution in longer], context)
+        longer, values = yield from _longer(problem, prefix, tokens, rest, context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
         probabilities = tilt(logprobs / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
         chosen = int(torch.multinomial(probabilities, 1, generator=draw))
         value, probability = float(values[chosen]), float(probabilities[chosen])
         return longer[chosen], value, {"token": top.ids[chosen], "value": value, "probability": probability}
+
+
+def _longer(
+    problem: Problem, prefix: Completion, parts: Sequence[Completion], rest: Request, context: Context
+) -> Steps[tuple[list[Completion], Tensor]]:
+    """``prefix`` with each of ``parts`` after it, and the values of these solutions."""
+    longer = [join(prefix, part, rest, context.engine, unfinished=True) for part in parts]
+    return longer, (yield from prefix_values(problem, [solution.text for solution in longer], context))
 
 
 def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) -> Steps[Tensor]:

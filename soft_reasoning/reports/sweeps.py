@@ -194,10 +194,6 @@ def cost_tables(groups: Sequence[RunGroup], reference: str) -> dict[str, Table]:
     return {name: table for name, table in tables.items() if table.rows}
 
 
-def _means(group: RunGroup) -> list[float | None]:
-    return [group.mean(*path) for path, _ in COSTS.values()]
-
-
 def _costs(frame: Any, formats: Mapping[str, Callable[[float | None], str]], unit: str = "") -> Table:
     """The measured costs, a row for each setting and data set."""
     names = [name for name in formats if frame[name].notna().any()]
