@@ -154,6 +154,7 @@ class Request:
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
+        turn: Where only some requests fit, those of lower turns start first.
         next_logits: Whether to read the logits of the token after the prompt: all, or only of some ids.
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
@@ -176,6 +177,7 @@ class Request:
     seed: int = 0
     role: str = "candidate"
     deadline: float | None = None
+    turn: int = 0
     next_logits: bool | tuple[int, ...] = False
     top_logprobs: int = 0
     hidden_state: bool = False

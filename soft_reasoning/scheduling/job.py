@@ -65,6 +65,7 @@ class Job(Future[Result], Generic[E_co]):
         usage: Token counts by role.
         submitted: The placeholder for the effect's answer, while the engine works on it.
         outcomes: Outcomes of the effect's complete requests, by ticket.
+        turn: The place of the job in its scheduler, by which its requests start.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Job(Future[Result], Generic[E_co]):
         self.submitted: Any = None
         self.outcomes: dict[int, Any] = {}
         self.generated: int = 0
+        self.turn: int = 0
         self._steps: Steps[Result] | None = None
         self._first_request: Request | None = None  # of the first candidate
         self._deadline: float | None = None
@@ -175,10 +177,13 @@ class Job(Future[Result], Generic[E_co]):
         return "seconds" if self._deadline is not None and monotonic() >= self._deadline else None
 
     def within_budget(self, requests: Sequence[Request]) -> list[Request] | None:
-        """Return ``requests`` limited to equal shares of the remaining budget; None if it is spent."""
+        """Return ``requests`` in the job's turn, limited to equal shares of the remaining budget.
+
+        None if the budget is spent.
+        """
         limits = self.context.limits
         if limits == Limits() or not requests:
-            return list(requests)
+            return [replace(request, turn=self.turn) for request in requests]
         writing = sum(request.max_new_tokens > 0 for request in requests)
         if self.spent(max(writing, 1)) is not None:
             return None
@@ -186,6 +191,11 @@ class Job(Future[Result], Generic[E_co]):
         if limits.max_tokens is not None and writing:
             share = (limits.max_tokens - self.generated) // writing
         return [
-            replace(request, max_new_tokens=min(request.max_new_tokens, share), deadline=self._deadline)
+            replace(
+                request,
+                max_new_tokens=min(request.max_new_tokens, share),
+                deadline=self._deadline,
+                turn=self.turn,
+            )
             for request in requests
         ]

@@ -9,6 +9,7 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -42,9 +43,11 @@ class Scheduler:
         self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job[Any]] = []
         self._owners: dict[int, Job[Any]] = {}  # of tickets in work
+        self._turns = itertools.count()
 
     def add(self, job: Job[Any]) -> None:
-        """Add a job."""
+        """Add a job; its requests have precedence over those of jobs added later."""
+        job.turn = next(self._turns)
         self.live.append(job)
 
     def step(self) -> list[Job[Any]]:

@@ -41,6 +41,7 @@ CHANGED = {
     "hidden_state": [True],
     "role": [],
     "deadline": [],
+    "turn": [],
     "adjust": [],
     "feed": [],
 }  # fmt: skip
@@ -67,7 +68,7 @@ def test_every_field_of_a_request_is_in_its_key(engine):
 
 
 def test_what_decides_no_token_is_not_in_the_key(engine):
-    assert key(engine, replace(BASE, role="verifier", deadline=1.0)) == key(engine, BASE)
+    assert key(engine, replace(BASE, role="verifier", deadline=1.0, turn=3)) == key(engine, BASE)
     assert key(engine, replace(BASE, soft=SOFT.clone().requires_grad_())) == key(engine, BASE)
     last = [key(engine, replace(BASE, position=position)) for position in (4, None)]
     assert last[0] == last[1]

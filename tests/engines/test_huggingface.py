@@ -80,6 +80,16 @@ class TestHuggingFace(EngineContract):
         assert max(running) == 3
         assert all(self.same(completions[t], e) for t, e in zip(tickets, expected, strict=True))
 
+    def test_under_a_bound_of_rows_lower_turns_start_first(self, prompts):
+        engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), max_batch_rows=2)
+        late = engine.add([Request(prompts[1], max_new_tokens=3, seed=i, turn=1) for i in range(6)])
+        engine.step()
+        early = engine.add([Request(prompts[1], max_new_tokens=3, turn=0)])
+        order = []
+        while len(order) < 7:
+            order += [ticket for ticket, _ in engine.step()]
+        assert order.index(*early) == 2 and {*order} == {*late, *early}  # after the two that were running
+
     def test_a_large_model_on_the_cpu_has_few_rows_at_once(self, monkeypatch):
         assert tiny_engine()._runner.max_rows is None
         monkeypatch.setattr(loading, "LARGE", 1000)

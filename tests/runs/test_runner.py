@@ -18,7 +18,7 @@ from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.files import MANIFEST, read_json, read_records
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.runs.runner import run
-from soft_reasoning.scheduling.job import ProblemError
+from soft_reasoning.scheduling.job import Clock, ProblemError
 from soft_reasoning.types import Problem, Result, UserError
 from tests.runs.world import OPTIONS, parts, problems, without_replays
 
@@ -66,6 +66,16 @@ def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
     launcher.close()
     first = capsys.readouterr().err.splitlines()[0]
     assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
+
+
+def test_where_few_rows_fit_first_results_come_before_last_problems_begin():
+    config = compose_config(["method=verified_sampling", "engine.max_batch_rows=6", "max_new_tokens=40"])
+    launcher, seen = LocalLauncher(), []
+    local = launcher.start(config, problems(8))
+    for problem, _ in local.solve(problems(8), Clock(), watch=seen.append):
+        assert problem.id in ("p0", "p1") and seen[-1][-2:] == [0, 0]
+        break
+    launcher.close()
 
 
 @pytest.mark.parametrize("max_live", [1, 64])

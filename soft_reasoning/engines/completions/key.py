@@ -34,7 +34,18 @@ them, because with ``dtype=auto`` it determines the precision."""
 PACKAGES = ("soft-reasoning", "torch", "transformers", "vllm")
 """Packages whose versions may decide a completion."""
 
-APART = ("prompt_ids", "soft", "position", "max_new_tokens", "seed", "role", "deadline", "adjust", "feed")
+APART = (
+    "prompt_ids",
+    "soft",
+    "position",
+    "max_new_tokens",
+    "seed",
+    "role",
+    "deadline",
+    "turn",
+    "adjust",
+    "feed",
+)
 """Fields of a request that :func:`request_key` does not take as they are."""
 
 PIECES = 64
@@ -44,8 +55,8 @@ PIECES = 64
 def request_key(row: RunningRequest, engine: bytes) -> bytes | None:
     """Return the key of a request to ``engine`` (its identity); None if a function decides its tokens.
 
-    ``role`` and ``deadline`` are left out, since they decide no token of a finished completion. The seed is
-    left out where nothing is drawn.
+    ``role``, ``deadline`` and ``turn`` are left out, since they decide no token of a finished completion. The
+    seed is left out where nothing is drawn.
     """
     request, soft = row.request, row.soft
     if request.adjust is not None or request.feed is not None:

@@ -137,9 +137,14 @@ class HuggingFaceEngine(DifferentiableEngine):
         self._restart([])
 
     def begin(self, rows: dict[int, Sequence]) -> None:
-        """Start work on ``rows``, sorted by content, so that prompts with a common prefix are adjacent."""
+        """Start work on ``rows``, sorted by content, so that prompts with a common prefix are adjacent.
+
+        Under a bound of rows the requests of lower turns go first, so that first results come early.
+        """
         super().begin(rows)
         self._waiting.extend(sorted(rows.values(), key=attrgetter("content", "ticket")))
+        if self._runner.max_rows is not None:
+            self._waiting = deque(sorted(self._waiting, key=attrgetter("request.turn")))
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:
