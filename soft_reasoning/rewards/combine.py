@@ -44,6 +44,11 @@ class Reward:
         choice("coherence", self.coherence, KINDS)
 
     @property
+    def reads_verdicts(self) -> bool:
+        """Whether it depends on verdicts."""
+        return self.verifier_weight > 0
+
+    @property
     def top_logprobs(self) -> int:
         """Likeliest tokens that the coherence reads at every token of a candidate."""
         return LIKELIEST if self.coherence in CERTAINTIES else 0

@@ -45,6 +45,11 @@ class FinalAnswer:
         real("keep", self.keep, above=0.0, most=1.0)
         real("power", self.power, least=0.0)
 
+    @property
+    def reads_verdicts(self) -> bool:
+        """Whether it reads the verifier's answers; rewards are another part's."""
+        return self.rule == "verifier" or (self.rule in VOTES and self.verifier_weight > 0)
+
     def choose(self, history: SearchHistory) -> str | None:
         """Return the answer, or None if there is none."""
         grader, answer_type = history.grader, history.answer_type

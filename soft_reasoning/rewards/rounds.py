@@ -10,7 +10,7 @@ from soft_reasoning.answers import FREE
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.history import SearchHistory, same_answers
-from soft_reasoning.rewards.verifiers import Verdict, Verifier, verify
+from soft_reasoning.rewards.verifiers import NoVerifier, Verdict, Verifier, verify
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
@@ -22,7 +22,8 @@ class VerifiedMethod:
     """The parts of a method whose rounds are verified.
 
     Args:
-        verifier: Scores the candidates of a round.
+        verifier: Scores the candidates of a round. It is asked only if the reward, the stopping rule or the
+            final rule reads verdicts.
         reward: Combines score and coherence.
         stopping: Ends the rounds.
         final: Rule for the final answer.
@@ -32,6 +33,13 @@ class VerifiedMethod:
     reward: Reward = field(default_factory=Reward)
     stopping: Stopping = field(default_factory=Stopping)
     final: FinalAnswer = field(default_factory=FinalAnswer)
+
+    @property
+    def asked(self) -> Verifier:
+        """The verifier, or none if nothing reads its verdicts; parts of a user are taken to read them."""
+        readers = self.reward, self.stopping, self.final
+        read = any(getattr(part, "reads_verdicts", True) for part in readers)
+        return self.verifier if read else NoVerifier()
 
 
 class Rounds:
@@ -56,9 +64,8 @@ class Rounds:
 
     def verify(self, candidates: Sequence[Candidate], **entries: Any) -> Steps[None]:
         """Verify a round's candidates together, and add them as :meth:`add` does."""
-        verdict = yield from verify(
-            self._method.verifier, self._problem, candidates, self._context, tuple(self.verdicts)
-        )
+        earlier = tuple(self.verdicts)
+        verdict = yield from verify(self._method.asked, self._problem, candidates, self._context, earlier)
         self.add(candidates, verdict, **entries)
 
     def add(self, candidates: Sequence[Candidate], verdict: Verdict, **entries: Any) -> None:
@@ -67,7 +74,7 @@ class Rounds:
         ``entries`` are further fields of the round in the trace.
         """
         reward, parts = self._method.reward, ("answers", "weights", "texts", "prompts")
-        counted = not getattr(self._method.verifier, "reads_coherence", False)
+        counted = not getattr(self._method.asked, "reads_coherence", False)
         rewarded = [
             replace(c, verified=score, agreement=agreed, reward=reward(score, counted * (c.coherence or 0.0)))
             for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)

@@ -40,6 +40,11 @@ class Stopping:
         self.rule: str = choice("rule", rule, RULES)
         self.confidence: float = real("confidence", confidence, above=0.5, most=1.0)
 
+    @property
+    def reads_verdicts(self) -> bool:
+        """Whether it reads what the verifier says, other than by rewards."""
+        return self.rule in ("agreement", "sure", "settled")
+
     def reason(
         self,
         rewards_by_round: Sequence[Sequence[float]],

@@ -39,6 +39,26 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
         assert not {c.u for c in candidates[5:]} & {c.u for c in controls[5:]}
 
 
+@pytest.mark.parametrize(
+    ("overrides", "asked"),
+    [
+        ([], False),
+        (["final=vote", "final.verifier_weight=0", "search.stopping.rule=unanimous"], False),
+        (["final=vote"], True),
+        (["final=verifier"], True),
+        (["search.stopping.rule=agreement"], True),
+        (["search.stopping.rule=settled"], True),
+        (["reward.verifier_weight=0.5"], True),
+    ],
+)
+def test_the_verifier_is_asked_only_where_something_reads_its_verdict(engine, overrides, asked):
+    results = solve(engine, "preset=paper", "reward.verifier_weight=0", *overrides)
+    for result in results.values():
+        assert ("verifier" in result.usage) == asked
+        if not asked:
+            assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
+
+
 @pytest.mark.parametrize("method", [["method=soft_reasoning", "search.rounds=0"], ["method=best_of_n"]])
 def test_candidates_keep_their_score_from_before_confidence(engine, method):
     weighed = (f"verifier.confidence={name}" for name in ("none", "sequence_prob"))
