@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from soft_reasoning.runs.files import (
     write_text,
     writing,
 )
+from soft_reasoning.runs.manifest import flatten
 from soft_reasoning.runs.records import COVERAGE_AT
 from soft_reasoning.types import shortened
 
@@ -40,6 +42,13 @@ WRONG = (
     "Of all problems: no candidate is right; the verifier approved of no right candidate; it did, and "
     "another answer was chosen."
 )
+
+ONE_TEXT = (
+    "Nearly all candidates of {share:.0f} % of the questions are one text, so the search is little more than "
+    "greedy decoding: raise embedding.sigma ({sigma} now), or choose it by soft-reasoning calibrate "
+    "embedding=gaussian."
+)
+"""Where that is so for half of the questions or more."""
 
 AUC = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
 """How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
@@ -71,19 +80,26 @@ def write_report(folder: Path) -> list[str]:
     if pictures:
         with writing(folder):
             plots.after_each_round(rounds, folder / ROUNDS_PLOT)
-    notes = [] if plots.available() else [plots.MISSING]
+    notes = [*([] if plots.available() else [plots.MISSING]), *_one_text(metrics, config)]
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())
     parts = [f"# {title}", _headline(metrics).markdown(), f"Seed {config.get('seed')}. Grader: {settings}."]
     parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
-    tables = list(build_tables(metrics).values())
+    headline, *others = build_tables(metrics).values()
+    tables = [replace(headline, note=" ".join(_one_text(metrics, config))), *others]
     rows = write_run(folder, title, manifest, grader["name"], grades, tables, pictures)
     if _ungraded(grades):
         answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
+
+
+def _one_text(metrics: Metrics, config: Mapping[str, Any]) -> list[str]:
+    """The warning of a scale of soft tokens at which the candidates are nearly all alike, if it is due."""
+    share, sigma = metrics.get("one_text") or 0.0, flatten(config).get("method.embedding.sigma")
+    return [] if sigma is None or share < 0.5 else [ONE_TEXT.format(share=100 * share, sigma=sigma)]
 
 
 def write_tables(folder: Path) -> Path:

@@ -6,6 +6,7 @@ A record is graded when it is written, and again only by ``soft-reasoning regrad
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ from soft_reasoning.types import Candidate, Usage, UserError, shortened
 REPLAYABLE = ("vote", "reward_vote", "best_reward", "verifier")
 """Rules whose answer after a round follows from stored answers, rewards and verdicts."""
 
+NEARLY_ALL = 0.8
+"""Share of a question's candidates, from which on their common text is all that the search found."""
+
 
 @dataclass(frozen=True)
 class Graded:
@@ -35,8 +39,9 @@ class Graded:
     Attributes:
         problem: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is right; a verifier's
             solutions do not count), ``covered_first`` (any of the first ``COVERAGE_AT``), ``parsed``, the
-            number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``: an item of
-            ``metrics.WRONG_REASONS``.
+            number of different ``answers`` and of ``rounds``, ``one_text`` (the same text is at least
+            ``NEARLY_ALL`` of the candidates; None for fewer than two), ``difficulty``, and ``wrong``: an item
+            of ``metrics.WRONG_REASONS``.
         candidates: A row for each candidate: ``answer``, ``correct``, ``parsed``, ``round``, ``reward``,
             ``approved`` (by the verifier, before its confidence), ``length`` |u|, ``new`` (no earlier
             candidate had its text), and ``expected``: the surrogate's mean at its point before its
@@ -119,6 +124,7 @@ def _grade(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer |
             "parsed": answer is not None,
             "answers": len({*answers} - {None}),
             "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
+            "one_text": _one_text(record["resps"][0][: len(candidates)]),
             "difficulty": None if difficulty is None else str(difficulty),
             "wrong": wrong,
         },
@@ -162,6 +168,11 @@ def _candidates(
         }
         candidates.append(row)
     return candidates
+
+
+def _one_text(texts: Sequence[str]) -> bool | None:
+    """Whether nearly all ``texts`` are the same; None for fewer than two."""
+    return max(Counter(texts).values()) >= NEARLY_ALL * len(texts) if len(texts) > 1 else None
 
 
 def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:

@@ -25,7 +25,8 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """Types of pandas, whose annotations do not tell the type of a column."""
 
-PROBLEM = ("correct", "covered", "covered_first", "parsed", "answers", "rounds", "difficulty", "wrong")
+GRADES = ("correct", "covered", "covered_first", "parsed")
+PROBLEM = (*GRADES, "answers", "rounds", "one_text", "difficulty", "wrong")
 CANDIDATE = ("problem", "correct", "parsed", "round", "reward", "approved", "length", "new", "expected")
 READING = ("mode", "correct", "covered", "parsed", "candidates", "candidates_parsed")
 TEXT = {"difficulty", "wrong", "mode"}
@@ -69,6 +70,7 @@ def measure(
         "candidates": len(candidates) / len(rows) if rows else None,
         "texts": float(candidates["new"].sum()) / len(rows) if rows else None,
         "answers": _mean(problems["answers"]),
+        "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
         "candidate_unparsed": _mean(1 - candidates["parsed"]),
         "extraction": _by_extraction(_frame((reading for row in rows for reading in row.readings), READING)),

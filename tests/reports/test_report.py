@@ -13,6 +13,7 @@ from soft_reasoning.reports.report import write_report, write_tables
 from soft_reasoning.reports.statistics import holm, paired_permutation
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from tests.reports.viewed import data_of
 from tests.runs.world import stored
 
 GRADER = Grader()
@@ -52,6 +53,24 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
     name = "after_each_round.png"
     assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
     assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("embedding", "same", "warned"),
+    [({"sigma": 0.5}, 10, True), ({"sigma": 0.5}, 9, False), ({"dim": 25}, 20, False)],
+)
+def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path, embedding, same, warned):
+    """In half of the questions or more; an embedding without sigma has nothing to raise."""
+    results = []
+    for i in range(20):
+        texts = ["3"] * 5 if i < same else ["3", "4", "5", "6", "7"]
+        candidates = tuple(Candidate(text, text, 0, reward=0.5) for text in texts)
+        results.append((Problem(f"p{i}", "q", "3"), Result("3", candidates)))
+    stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
+    notes = write_report(tmp_path)
+    assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
+    shown = (tmp_path / "report.md").read_text(encoding="utf-8"), data_of(tmp_path)[0]["tables"][0]["note"]
+    assert [text.count("greedy decoding") for text in shown] == [warned, warned]
 
 
 def test_tables_are_written_on_demand(tmp_path):

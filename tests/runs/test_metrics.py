@@ -161,6 +161,14 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
     assert summarise([row("3", "3", [["3"]])])["decided"] is None
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [("aaaab", 1.0), ("aaabb", 0.0), ("aaaaaaaabc", 1.0), ("a", None), ("", None)],
+)
+def test_questions_whose_candidates_are_nearly_one_text(texts, expected):
+    assert summarise([row("3", "3", [list(texts)])])["one_text"] == expected
+
+
 def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
     rounds = [["4", "5"], ["3", "4", "6"], ["3", "7"]]
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
