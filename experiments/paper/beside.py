@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.reports.run_groups import RunGroup, by_problems, read_groups
+from soft_reasoning.reports.sweeps import MEAN_MODEL
 from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
 from soft_reasoning.runs.files import RESULTS, write_text
 from soft_reasoning.runs.manifest import flatten
@@ -141,14 +143,26 @@ def beside(cells: list[RunGroup]) -> Table:
             others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
             head = [cell.model, cell.dataset, str(cell.shots), cell.label]
             rows.append([*head, *compare(figure, cell), figure.tables[0] + others])
-    for (model, dataset, shots), group in by_problems(cells).items():
-        rows += [[model, dataset, str(shots), *gain] for gain in _gains(group)]
+    gains = [(*place, *gain) for place, group in by_problems(cells).items() for gain in _gains(group)]
+    by_method: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    for model, dataset, shots, label, *points in gains:
+        rows.append(_gain_row(model, dataset, shots, label, *points))
+        by_method.setdefault((dataset, shots, label), []).append((points[0], points[1]))
+    for setting, points in by_method.items():
+        if len(points) > 1:
+            means = (statistics.fmean(values) for values in zip(*points, strict=True))
+            rows.append(_gain_row(MEAN_MODEL.format(len(points)), *setting, *means))
     columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
     return Table(columns, rows, labels=5)
 
 
-def _gains(cells: Sequence[RunGroup]) -> list[list[str]]:
-    """Soft Reasoning's accuracy minus that of the best baseline in the same runs, ours and the paper's."""
+def _gain_row(model: str, dataset: str, shots: int, label: str, ours: float, paper: float) -> list[str]:
+    gains = [f"{ours:+.1f}", f"{paper:+.1f}", f"{ours - paper:+.1f}"]
+    return [model, dataset, str(shots), label, "accuracy, gain over best baseline", *gains, "tab:main_result"]
+
+
+def _gains(cells: Sequence[RunGroup]) -> list[tuple[str, float, float]]:
+    """Each label with its accuracy minus that of the best baseline in the same runs, ours and the paper's."""
     pairs = []
     for cell in cells:
         paper = [float(f.value) for f in figures(cell.configs[0]) if f.metric == "accuracy"]
@@ -159,11 +173,8 @@ def _gains(cells: Sequence[RunGroup]) -> list[list[str]]:
     if not baselines:
         return []
     best, best_paper = (max(values) for values in zip(*baselines, strict=True))
-    return [
-        [cell.label, "accuracy, gain over best baseline", f"{ours - best:+.1f}", f"{paper - best_paper:+.1f}",
-         f"{ours - best - paper + best_paper:+.1f}", "tab:main_result"]
-        for cell, ours, paper in pairs if cell.method == "soft_reasoning"
-    ]  # fmt: skip
+    ours = [pair for pair in pairs if pair[0].method == "soft_reasoning"]
+    return [(cell.label, points - best, paper - best_paper) for cell, points, paper in ours]
 
 
 def compare(figure: Figure, cell: RunGroup) -> list[str]:

@@ -80,7 +80,11 @@ def write_report(folder: Path) -> list[str]:
     if pictures:
         with writing(folder):
             plots.after_each_round(rounds, folder / ROUNDS_PLOT)
-    notes = [*([] if plots.available() else [plots.MISSING]), *_one_text(metrics, config)]
+    notes, warning = [] if plots.available() else [plots.MISSING], ""
+    if one_text(config, share := metrics.get("one_text")):
+        sigma = flatten(config)["method.embedding.sigma"]
+        warning = ONE_TEXT.format(share=100 * share, sigma=sigma)
+        notes.append(warning)
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())
@@ -88,7 +92,7 @@ def write_report(folder: Path) -> list[str]:
     parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
-    tables = [replace(headline, note=" ".join(_one_text(metrics, config))), *others]
+    tables = [replace(headline, note=warning), *others]
     rows = write_run(folder, title, manifest, grader["name"], grades, tables, pictures)
     if _ungraded(grades):
         answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
@@ -96,10 +100,9 @@ def write_report(folder: Path) -> list[str]:
     return notes
 
 
-def _one_text(metrics: Metrics, config: Mapping[str, Any]) -> list[str]:
-    """The warning of a scale of soft tokens at which the candidates are nearly all alike, if it is due."""
-    share, sigma = metrics.get("one_text") or 0.0, flatten(config).get("method.embedding.sigma")
-    return [] if sigma is None or share < 0.5 else [ONE_TEXT.format(share=100 * share, sigma=sigma)]
+def one_text(config: Mapping[str, Any], share: float | None) -> bool:
+    """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
+    return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
 
 
 def write_tables(folder: Path) -> Path:

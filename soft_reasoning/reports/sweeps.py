@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.reports import plots
+from soft_reasoning.reports.report import one_text
 from soft_reasoning.reports.run_groups import RunGroup
 from soft_reasoning.reports.tables import MISSING, Table, count, duration, memory, over_seeds, percent
 
@@ -22,6 +23,7 @@ METRICS = {ACCURACY: ("exact_match",), "coverage": ("coverage",), VERDICTS: ("ve
 """Shares of a table, by their path in results.json."""
 OURS = "soft_reasoning"
 GAIN = "gain of soft_reasoning over the best other method, points"
+MEAN_MODEL = "mean of {} models"
 ALL = "all"
 MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
@@ -34,6 +36,7 @@ ENGINE_NOTES = {
     "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
     "VLLMEngine": "No memory is shown for vLLM, whose statistics tell none.",
 }
+ALIKE = "Nearly all candidates of most questions are one text, so embedding.sigma is too small: "
 
 PLACE = ["model", "shots", "data set"]
 COST_LABELS = ["model", "shots", "method", "data set"]
@@ -42,7 +45,9 @@ COST_LABELS = ["model", "shots", "method", "data set"]
 def build_notes(groups: Sequence[RunGroup]) -> list[str]:
     """Return the notes under the tables."""
     engines = {group.engine for group in groups}
-    return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
+    alike = [group.label for group in groups if one_text(group.configs[0], group.mean("one_text"))]
+    notes = [note for engine, note in ENGINE_NOTES.items() if engine in engines]
+    return [NOTE, *notes, *([ALIKE + ", ".join(dict.fromkeys(alike)) + "."] if alike else [])]
 
 
 def build_tables(groups: Sequence[RunGroup], reference: RunGroup) -> dict[str, Table]:
@@ -88,17 +93,30 @@ def sweep_table(groups: Sequence[RunGroup]) -> Table:
     single = frame["data set"].nunique() == 1
     head = ["model", "shots"] if single else ["model", "metric", "shots"]
     frame = frame.sort_values([*head, "position"], kind="stable")
+    frame = pd.concat([frame, _mean_gains(frame)])
     frame["metric"] = frame["metric"].astype(str) + " %"
     return replace(_wide(frame, head, "metric" if single else "data set"), note=" ".join(build_notes(groups)))
 
 
 def _gains(frame: Any) -> Any:
-    """Rows with the accuracy of the first ``soft_reasoning`` minus that of the best other method."""
+    """Rows with the gain of the first ``soft_reasoning`` over the best other method, in points."""
     accuracy = frame[frame["metric"] == ACCURACY]
     ours = accuracy["name"] == OURS
     gains = accuracy[ours].groupby(PLACE)["mean"].first() - accuracy[~ours].groupby(PLACE)["mean"].max()
-    rows = gains.dropna().map(lambda gain: f"{100 * gain:+.1f}").rename("cell").reset_index()
-    return rows.assign(method=GAIN, metric=ACCURACY, position=math.inf, bold=False)
+    return _gain_rows((100 * gains.dropna()).rename("mean").reset_index())
+
+
+def _mean_gains(frame: Any) -> Any:
+    """Rows with the mean of the gains over the models, if several have one."""
+    gains = frame[frame["method"] == GAIN]
+    models = gains["model"].nunique()
+    means = gains.groupby(["shots", "data set"], sort=False)["mean"].mean().reset_index()
+    return _gain_rows(means.assign(model=MEAN_MODEL.format(models)) if models > 1 else gains.iloc[:0])
+
+
+def _gain_rows(rows: Any) -> Any:
+    cells = rows["mean"].map("{:+.1f}".format)
+    return rows.assign(cell=cells, method=GAIN, metric=ACCURACY, position=math.inf, bold=False)
 
 
 def rounds_table(groups: Sequence[RunGroup]) -> Table | None:

@@ -47,16 +47,17 @@ def test_verdicts_of_the_first_round_need_no_later_one():
     assert value("verifier_accuracy", config("search.rounds=0", "verifier=multi_judge")) == ("80.4", "")
 
 
-def paper_run(folder, seed, accuracy, method="soft_reasoning"):
-    """A finished run of the paper's on GSM8K with eight exemplars."""
+def paper_run(folder, seed, accuracy, method="soft_reasoning", *overrides, shots=8, **options):
+    """A finished run of the paper's on GSM8K, by default with eight exemplars."""
     searched = {"ended": {"1": 0.5, "2": 0.5}, "verifier": ("multi_generate", 1.0)}
     finished(folder, accuracy, method=method, **(searched if method == "soft_reasoning" else {}))
     manifest = {
-        "config": config(f"seed={seed}", method=method, shots=8),
+        "config": config(f"seed={seed}", *overrides, method=method, shots=shots, **options),
         "model": {"engine": "HuggingFaceEngine"},
         "overrides": {},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
 
 
 def test_ours_beside_the_papers_over_seeds(tmp_path):
@@ -76,6 +77,20 @@ def test_the_gain_over_the_best_baseline(tmp_path):
     rows = beside(read_groups([tmp_path / name for name in ("soft_reasoning", "cot", "fire")])).rows
     [gain] = [row[5:] for row in rows if "gain" in row[4]]
     assert gain == ["+10.0", "+4.7", "+5.3", "tab:main_result"]  # of 84.3 over 79.6
+
+
+def test_gains_are_averaged_over_models(tmp_path):
+    """Of the paper's table, GSM8K zero-shot: 5.5, 6.6 and 6.3 over the best baselines."""
+    methods = [["soft_reasoning"], ["cot_decoding"], ["self_consistency", "method.temperature=0.6"]]
+    runs = [
+        paper_run(tmp_path / f"{model}-{words[0]}", 0, accuracy, *words, model=model, shots=0)
+        for model, ours in (("llama3_8b", 0.6), ("qwen2_7b", 0.7), ("mistral_7b", 0.8))
+        for words, accuracy in zip(methods, (ours, 0.5, 0.5), strict=True)
+    ]
+    gains = [row for row in beside(read_groups(runs)).rows if "gain" in row[4]]
+    expected = [["+10.0", "+5.5"], ["+30.0", "+6.3"], ["+20.0", "+6.6"], ["+20.0", "+6.1"]]
+    assert [row[5:7] for row in gains] == expected
+    assert gains[-1][:4] == ["mean of 3 models", "gsm8k", "0", "soft_reasoning"]
 
 
 def test_the_script_writes_the_table_and_refuses_runs_without_figures(tmp_path, monkeypatch, capsys):

@@ -53,6 +53,21 @@ def test_the_papers_layout(tmp_path):
     assert (1, 3) in table.bold and (0, 3) not in table.bold
 
 
+def test_the_gain_is_averaged_over_models(tmp_path):
+    """Over those that have one: the last rows, a line apart from the last model's."""
+    ours = {"llama3_8b": 0.6, "qwen2_7b": 0.9, "demo": 0.5}
+    runs = [
+        finished(tmp_path / f"{model}-{method}", value, method=method, label=method, model=model)
+        for model, accuracy in ours.items()
+        for method, value in (("cot", 0.5), ("soft_reasoning", accuracy))
+        if (model, method) != ("demo", "cot")
+    ]
+    table = sweep_table(read_groups(runs))
+    assert [row[-2] for row in table.rows if row[1] == GAIN] == ["+10.0", "+40.0", "+25.0"]
+    assert table.rows[-1][0] == "mean of 2 models" and len(table.rows) - 1 in table.rules
+    assert [row[0] for row in sweep_table(read_groups(runs[:2])).rows] == ["cot", "soft_reasoning", GAIN]
+
+
 def test_rounds_to_termination_over_seeds(tmp_path):
     ended = [{"1": 0.1, "2": 0.6, "3": 0.3}, {"2": 0.8, "5": 0.2}]
     runs = [
@@ -123,6 +138,15 @@ def test_a_reference_is_named_by_some_of_its_options(tmp_path):
         "embedding.dim=50": "embedding.dim=50 search.candidates=3",  # the first of its rows
     }.items():
         assert named_reference(groups, label).label == expected
+
+
+def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
+    runs = [
+        finished(tmp_path / str(sigma), 0.5, method="soft_reasoning", embedding={"sigma": sigma}, alike=share)
+        for sigma, share in ((1, 0.9), (2, 0.5), (8, 0.4))
+    ]
+    [_, note] = build_notes(read_groups(runs))
+    assert note.endswith("embedding.sigma=1, embedding.sigma=2.")
 
 
 def test_notes_say_what_wrote_the_answers(tmp_path):
