@@ -53,11 +53,19 @@ def build_model(args: argparse.Namespace) -> LlamaForCausalLM:
     """Llama 3 8B's shape at the default ``width``, ``layers`` and ``vocabulary``."""
     head = min(128, args.width // 4)
     config = LlamaConfig(
-        vocab_size=args.vocabulary, hidden_size=args.width, intermediate_size=7 * args.width // 2,
-        num_hidden_layers=args.layers, num_attention_heads=args.width // head, head_dim=head,
-        num_key_value_heads=max(1, args.width // head // 4), max_position_embeddings=8192,
-        rope_theta=500_000.0, bos_token_id=0, eos_token_id=1, pad_token_id=2,
-    )  # fmt: skip
+        vocab_size=args.vocabulary,
+        hidden_size=args.width,
+        intermediate_size=7 * args.width // 2,
+        num_hidden_layers=args.layers,
+        num_attention_heads=args.width // head,
+        head_dim=head,
+        num_key_value_heads=max(1, args.width // head // 4),
+        max_position_embeddings=8192,
+        rope_theta=500_000.0,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=2,
+    )
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16 if args.device == "cuda" else torch.float32)
@@ -160,9 +168,16 @@ def main() -> None:
     rows = []
     for name, rule in (("as it stops", "difference"), ("all four", "none")):
         config = compose_config(
-            ["prompt=math", "verifier.shots=0", "search.rounds=3", f"search.stopping.rule={rule}",
-             f"max_new_tokens={args.new_tokens}", f"max_live={args.problems}", *args.overrides]
-        )  # fmt: skip
+            [
+                "prompt=math",
+                "verifier.shots=0",
+                "search.rounds=3",
+                f"search.stopping.rule={rule}",
+                f"max_new_tokens={args.new_tokens}",
+                f"max_live={args.problems}",
+                *args.overrides,
+            ]
+        )
         metered = Metered(engine)
         solver = Local(build_method(config), build_context(config, metered), config.max_live)
         plain = OmegaConf.to_container(config, resolve=True)
@@ -175,11 +190,16 @@ def main() -> None:
             seconds = time.perf_counter() - start
         total, verifier = metrics["tokens"]["total"], metrics["tokens"]["verifier"]
         rows.append(
-            [name, f"{metrics['rounds']['mean']:.2f}", f"{verifier['prompt'] / verifier['sequences']:,.0f}",
-             f"{seconds:,.1f}", f"{total['generated'] / seconds:,.0f}",
-             f"{100 * metrics['seconds']['engine'] / seconds:.1f}",
-             f"{100 * metered.bytes / speed / seconds:.1f}"]
-        )  # fmt: skip
+            [
+                name,
+                f"{metrics['rounds']['mean']:.2f}",
+                f"{verifier['prompt'] / verifier['sequences']:,.0f}",
+                f"{seconds:,.1f}",
+                f"{total['generated'] / seconds:,.0f}",
+                f"{100 * metrics['seconds']['engine'] / seconds:.1f}",
+                f"{100 * metered.bytes / speed / seconds:.1f}",
+            ]
+        )
     columns = ("rounds", "rounds run", "verifier prompt", "seconds", "tokens/s", "engine %", "of the bound %")
     print(Table(columns, rows).markdown())
     where = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"

@@ -55,14 +55,23 @@ ACQUISITIONS = {
 }
 BATCHES = ("top_k", "kriging_believer")
 CHANGES = (
-    "surrogate.noise=0.05", "surrogate.noise=0.2", "surrogate.variance=0.1", "surrogate.variance=1",
-    "surrogate.lengthscale=0.5", "surrogate.lengthscale=1", "surrogate.centred=false",
+    "surrogate.noise=0.05",
+    "surrogate.noise=0.2",
+    "surrogate.variance=0.1",
+    "surrogate.variance=1",
+    "surrogate.lengthscale=0.5",
+    "surrogate.lengthscale=1",
+    "surrogate.centred=false",
     "surrogate.mean._target_=gpytorch.means.ConstantMean +surrogate.mean.constant=0.5",
     "surrogate.kernel._target_=gpytorch.kernels.MaternKernel +surrogate.kernel.nu=1.5",
-    "surrogate=map", "surrogate=map_ard", "candidate_points=normal",
-    "candidate_points.reach=0.7", "candidate_points.count=500",
-    "candidate_points.count=5000", "search.incumbent=observed",
-)  # fmt: skip
+    "surrogate=map",
+    "surrogate=map_ard",
+    "candidate_points=normal",
+    "candidate_points.reach=0.7",
+    "candidate_points.count=500",
+    "candidate_points.count=5000",
+    "search.incumbent=observed",
+)
 
 
 def normal(*shape: int, stream: tuple[object, ...]) -> Tensor:

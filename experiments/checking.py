@@ -105,11 +105,16 @@ def by_level(study: Measurement, drawn: Mapping[str, Result], greedy: Mapping[st
     rows = []
     for level, chosen in [*groups.items(), ("all", study.problems)]:
         oks = [study.oks(p, drawn[p.id]) for p in chosen]
-        rows.append([
-            level, str(len(chosen)), percent(mean(sum(o) / len(o) for o in oks)),
-            share(any(o[:SHOWN]) for o in oks), share(any(o) for o in oks),
-            share(study.right(p, greedy[p.id].answer) for p in chosen),
-        ])  # fmt: skip
+        rows.append(
+            [
+                level,
+                str(len(chosen)),
+                percent(mean(sum(o) / len(o) for o in oks)),
+                share(any(o[:SHOWN]) for o in oks),
+                share(any(o) for o in oks),
+                share(study.right(p, greedy[p.id].answer) for p in chosen),
+            ]
+        )
     columns = ("level", "problems", "base rate", f"coverage of {SHOWN}", f"coverage of {DRAWN}", "greedy")
     return Table(columns, rows).markdown()
 
@@ -169,12 +174,13 @@ def measure(overrides: Sequence[str], problems: int) -> str:
     alone = study.results("method=verifier_only")
     soft = study.results("method=soft_reasoning", "search.rounds=0", "verifier=none", *SOFT)
     unparsed = [c.answer is None for r in soft.values() for c in r.candidates]
-    return "\n\n".join([
+    first = (
         f"Greedy decoding solves {share(study.solved(greedy))} % of {len(study.problems)} problems, the "
         f"reviewer with nothing shown {share(study.solved(alone))} %. Of {len(unparsed)} candidates at "
-        f"sigma = 2, {percent(mean(unparsed))} % have no answer.",
-        by_level(study, drawn, greedy), by_shown(study, drawn), judged(study, drawn), by_opener(study), NOTE,
-    ]) + "\n"  # fmt: skip
+        f"sigma = 2, {percent(mean(unparsed))} % have no answer."
+    )
+    tables = (by_level(study, drawn, greedy), by_shown(study, drawn), judged(study, drawn), by_opener(study))
+    return "\n\n".join([first, *tables, NOTE]) + "\n"
 
 
 def main() -> None:

@@ -131,15 +131,26 @@ def train(args: argparse.Namespace) -> None:
     trainer = ConstrainedTrainer(
         with_adapter(model, args.rank, args.alpha, config.seed),
         TrainingArguments(
-            output_dir=str(args.out), num_train_epochs=args.epochs,
-            per_device_train_batch_size=args.batch_size, gradient_accumulation_steps=args.accumulate,
-            learning_rate=args.learning_rate, adam_beta1=0.5, weight_decay=0.0,
-            warmup_steps=args.warmup_steps, max_grad_norm=1.0, seed=config.seed,
-            save_strategy="epoch", save_total_limit=1, logging_steps=10, report_to="none",
-            remove_unused_columns=False, dataloader_pin_memory=False,
+            output_dir=str(args.out),
+            num_train_epochs=args.epochs,
+            per_device_train_batch_size=args.batch_size,
+            gradient_accumulation_steps=args.accumulate,
+            learning_rate=args.learning_rate,
+            adam_beta1=0.5,
+            weight_decay=0.0,
+            warmup_steps=args.warmup_steps,
+            max_grad_norm=1.0,
+            seed=config.seed,
+            save_strategy="epoch",
+            save_total_limit=1,
+            logging_steps=10,
+            report_to="none",
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
         ),
-        data_collator=pad, train_dataset=training_rows(rows, prompts, args.max_length),
-    )  # fmt: skip
+        data_collator=pad,
+        train_dataset=training_rows(rows, prompts, args.max_length),
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(args.out)))
     trainer.save_model(str(args.out))

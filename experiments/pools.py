@@ -146,10 +146,18 @@ def replay(recorded: Recorded, method: SoftReasoning, replicate: int) -> dict[st
         if not k:
             break
         y = torch.tensor(rewards_of(seen), dtype=torch.float64)
-        [proposal] = method.optimiser.propose(SearchState(
-            pool.features[chosen][None], y[None], k, seed=replicate, round=len(rewards), keys=[recorded.id],
-            features=pool.features[None], behaviour=pool.choices(before)[None],
-        ))  # fmt: skip
+        [proposal] = method.optimiser.propose(
+            SearchState(
+                pool.features[chosen][None],
+                y[None],
+                k,
+                seed=replicate,
+                round=len(rewards),
+                keys=[recorded.id],
+                features=pool.features[None],
+                behaviour=pool.choices(before)[None],
+            )
+        )
         texts = {c.text for c in seen}
         picks = [int(order[i]) for i in proposal.chosen]
         for a, high in zip(picks, proposal.mean.tolist(), strict=False):
@@ -190,8 +198,22 @@ def replay(recorded: Recorded, method: SoftReasoning, replicate: int) -> dict[st
     }
 
 
-COLUMNS = ("rule", "accuracy %", "difference", "coverage %", "difference", "right candidates %", "candidates",
-           "tokens", "texts", "answers", "AUC", "AUC, new", "AUC by round", "covered by round %")  # fmt: skip
+COLUMNS = (
+    "rule",
+    "accuracy %",
+    "difference",
+    "coverage %",
+    "difference",
+    "right candidates %",
+    "candidates",
+    "tokens",
+    "texts",
+    "answers",
+    "AUC",
+    "AUC, new",
+    "AUC by round",
+    "covered by round %",
+)
 
 
 def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequence[str]) -> str:
@@ -213,13 +235,19 @@ def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequ
 
         means = {key: float(values.nanmean()) for key, values in table.items()}
         rows.append(
-            [f"`{rule}`", f"{100 * means['accuracy']:.1f}", paired("accuracy"),
-             f"{100 * means['coverage']:.1f}", paired("coverage"), f"{100 * means['right']:.1f}",
-             *(f"{means[key]:.1f}" for key in ("candidates", "tokens", "texts", "answers")),
-             *(f"{means[key]:.2f}" for key in ("auc", "new")),
-             " ".join(f"{means[f'auc{n}']:.2f}" for n in range(1, 5)),
-             " ".join(f"{100 * means[f'covered{n}']:.0f}" for n in range(5))]
-        )  # fmt: skip
+            [
+                f"`{rule}`",
+                f"{100 * means['accuracy']:.1f}",
+                paired("accuracy"),
+                f"{100 * means['coverage']:.1f}",
+                paired("coverage"),
+                f"{100 * means['right']:.1f}",
+                *(f"{means[key]:.1f}" for key in ("candidates", "tokens", "texts", "answers")),
+                *(f"{means[key]:.2f}" for key in ("auc", "new")),
+                " ".join(f"{means[f'auc{n}']:.2f}" for n in range(1, 5)),
+                " ".join(f"{100 * means[f'covered{n}']:.0f}" for n in range(5)),
+            ]
+        )
         print(" | ".join(rows[-1]), flush=True)
     return f"{len(pools)} problems, {replicates} orders of each pool.\n\n{Table(COLUMNS, rows).markdown()}\n"
 

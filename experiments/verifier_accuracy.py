@@ -296,17 +296,25 @@ def tables(folders: Sequence[Path], stops: Sequence[str] = ()) -> str:
         spent = statistics.fmean(
             sum(r[4] for r in verdicts) for run in runs for *_, verdicts in run.problems.values()
         )
-        scores = [over([percent(rows, lambda row, f=rule: row.by(f)) for rows in results])
-                  for rule in rules.values()]  # fmt: skip
+        scores = [
+            over([percent(rows, lambda row, f=rule: row.by(f)) for rows in results])
+            for rule in rules.values()
+        ]
         count = " + ".join(str(len(run.problems)) for run in runs)
         table.append((name or "none", count, *cells, f"{spent:.0f}", *scores))
         for (rule, final), (stop, sure) in itertools.product(rules.items(), STOPS if name in stops else ()):
             replays = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]
-            ends.append((name, rule, f"{stop} {sure}" if stop == "settled" else stop,
-                         over([percent(rows, lambda row: row.right) for rows in replays]),
-                         over([percent(rows, lambda row: row.covered and not row.right) for rows in replays]),
-                         f"{statistics.fmean(len(r.marks) for rows in replays for r in rows):.1f}",
-                         f"{statistics.fmean(r.tokens for rows in replays for r in rows):.0f}"))  # fmt: skip
+            ends.append(
+                (
+                    name,
+                    rule,
+                    f"{stop} {sure}" if stop == "settled" else stop,
+                    over([percent(rows, lambda row: row.right) for rows in replays]),
+                    over([percent(rows, lambda row: row.covered and not row.right) for rows in replays]),
+                    f"{statistics.fmean(len(r.marks) for rows in replays for r in rows):.1f}",
+                    f"{statistics.fmean(r.tokens for rows in replays for r in rows):.0f}",
+                )
+            )
     sure = []
     filters = (
         FinalAnswer(),
@@ -321,12 +329,16 @@ def tables(folders: Sequence[Path], stops: Sequence[str] = ()) -> str:
             sure.append((kind, *map(over, right)))
     covered = [percent(Run(f, None).replay(FinalAnswer("vote")), lambda row: row.covered) for f in folders]
     heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN)
-    return "\n\n".join([
-        f"Coverage {over(covered)}.", Table(heads, table).markdown(),
-        Table(("verifier", "final", "stops", "accuracy", "lost by choosing", "candidates", "tokens"),
-              ends).markdown(),
-        Table(("certainty", "weight", "filter", "filter and weight", "best"), sure).markdown(),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"Coverage {over(covered)}.",
+            Table(heads, table).markdown(),
+            Table(
+                ("verifier", "final", "stops", "accuracy", "lost by choosing", "candidates", "tokens"), ends
+            ).markdown(),
+            Table(("certainty", "weight", "filter", "filter and weight", "best"), sure).markdown(),
+        ]
+    )
 
 
 def main() -> None:

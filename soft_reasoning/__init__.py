@@ -13,14 +13,25 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "Candidate", "Message", "Problem", "Question", "Result", "Round", "SoftReasoner",
-    "SoftReasoningObjective", "Solution", "UserError",
-]  # fmt: skip
+    "Candidate",
+    "Message",
+    "Problem",
+    "Question",
+    "Result",
+    "Round",
+    "SoftReasoner",
+    "SoftReasoningObjective",
+    "Solution",
+    "UserError",
+]
 
 _MODULES = {
-    "Message": "data.questions", "Question": "data.questions", "SoftReasoner": "api",
-    "SoftReasoningObjective": "objective", "Solution": "solution",
-}  # fmt: skip
+    "Message": "data.questions",
+    "Question": "data.questions",
+    "SoftReasoner": "api",
+    "SoftReasoningObjective": "objective",
+    "Solution": "solution",
+}
 
 
 def _ask_for_reproducible_products() -> None:

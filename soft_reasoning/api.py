@@ -95,8 +95,9 @@ class SoftReasoner:
         if isinstance(model, str | PathLike):
             raise UserError(f"SoftReasoner: expected a loaded model, got {model!r}; use from_pretrained")
         if hasattr(tokenizer, "get_input_embeddings") and not hasattr(model, "get_input_embeddings"):
-            raise UserError("SoftReasoner: expected a model and its tokenizer, got them in the other order; "
-                            "swap them")  # fmt: skip
+            raise UserError(
+                "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
+            )
         name, overrides = getattr(model, "name_or_path", None) or "model", _cached(overrides, cache)
 
         def loaded(config: DictConfig) -> Engine:
@@ -177,20 +178,32 @@ class SoftReasoner:
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
-        self, questions: QuestionLike, *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
-    ) -> Solution: ...  # fmt: skip
+        self,
+        questions: QuestionLike,
+        *,
+        progress: bool = False,
+        on_round: OnRound | None = None,
+        **options: Unpack[Options],
+    ) -> Solution: ...
 
     @overload
     def solve(
-        self, questions: Iterable[QuestionLike], *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
-    ) -> list[Solution]: ...  # fmt: skip
+        self,
+        questions: Iterable[QuestionLike],
+        *,
+        progress: bool = False,
+        on_round: OnRound | None = None,
+        **options: Unpack[Options],
+    ) -> list[Solution]: ...
 
     def solve(
-        self, questions: QuestionLike | Iterable[QuestionLike], *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
-    ) -> Solution | list[Solution]:  # fmt: skip
+        self,
+        questions: QuestionLike | Iterable[QuestionLike],
+        *,
+        progress: bool = False,
+        on_round: OnRound | None = None,
+        **options: Unpack[Options],
+    ) -> Solution | list[Solution]:
         """Answer one question (a Solution) or several together (a list, in the order given).
 
         A question is a text, the messages of a chat (a list of mappings with role and content, the last one
@@ -236,9 +249,12 @@ class SoftReasoner:
     ) -> list[Solution]: ...
 
     async def asolve(
-        self, questions: QuestionLike | Iterable[QuestionLike], *,
-        on_round: OnRound | None = None, **options: Unpack[Options],
-    ) -> Solution | list[Solution]:  # fmt: skip
+        self,
+        questions: QuestionLike | Iterable[QuestionLike],
+        *,
+        on_round: OnRound | None = None,
+        **options: Unpack[Options],
+    ) -> Solution | list[Solution]:
         """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work."""
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()

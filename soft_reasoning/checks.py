@@ -71,9 +71,11 @@ def real(
 ) -> float:
     """Return ``value`` as a finite float within the bounds; ``fix`` tells how to correct a wrong value."""
     all_bounds = (
-        ("at least", least, operator.ge), ("above", above, operator.gt),
-        ("at most", most, operator.le), ("below", below, operator.lt),
-    )  # fmt: skip
+        ("at least", least, operator.ge),
+        ("above", above, operator.gt),
+        ("at most", most, operator.le),
+        ("below", below, operator.lt),
+    )
     bounds = [(word, bound, holds) for word, bound, holds in all_bounds if bound is not None]
     if not finite(value) or not all(holds(value, bound) for _, bound, holds in bounds):
         expected = " ".join(["a finite number", *(f"{word} {bound:g}" for word, bound, _ in bounds)])

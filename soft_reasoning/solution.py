@@ -55,10 +55,16 @@ class Solution(Result):
         verdicts = stored_verdicts(result.trace)
         votes = count_votes(SearchHistory(result.candidates, verdicts, grader, problem.answer_type), rule)
         return cls(
-            result.answer, result.candidates, result.trace, result.usage, result.prompt,
-            question=problem.question, method=method, rule=None if rule is None else rule.rule,
+            result.answer,
+            result.candidates,
+            result.trace,
+            result.usage,
+            result.prompt,
+            question=problem.question,
+            method=method,
+            rule=None if rule is None else rule.rule,
             votes=tuple(votes),
-        )  # fmt: skip
+        )
 
     @property
     def text(self) -> str:
@@ -123,8 +129,13 @@ class Solution(Result):
 
     def summary(self) -> dict[str, Any]:
         """Return the answer, the method, the numbers of candidates and rounds, and why the rounds ended."""
-        return {"method": self.method, "answer": self.answer, "candidates": len(self.candidates),
-                "rounds": len(self.rounds), "ended": self.ended}  # fmt: skip
+        return {
+            "method": self.method,
+            "answer": self.answer,
+            "candidates": len(self.candidates),
+            "rounds": len(self.rounds),
+            "ended": self.ended,
+        }
 
     def explain(self) -> str:
         """Return a text: why the rounds ended, the votes with their weights, and each round."""
@@ -135,12 +146,18 @@ class Solution(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; floats that are not finite, which JSON cannot hold, become None."""
         plain = {
-            "question": self.question, "answer": self.answer, "text": self.text, "trace": self.trace,
-            "prompt": self.prompt, "method": self.method, "rule": self.rule, "ended": self.ended,
+            "question": self.question,
+            "answer": self.answer,
+            "text": self.text,
+            "trace": self.trace,
+            "prompt": self.prompt,
+            "method": self.method,
+            "rule": self.rule,
+            "ended": self.ended,
             "candidates": [candidate.stored() for candidate in self.candidates],
             "votes": [asdict(vote) for vote in self.votes],
             "usage": {role: asdict(usage) for role, usage in self.usage.items()},
-        }  # fmt: skip
+        }
         return _plain(plain)
 
     def to_json(self, indent: int | None = None) -> str:

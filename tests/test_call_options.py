@@ -76,9 +76,18 @@ def test_an_object_has_its_own_bound():
 
 
 CHANGES = (
-    {}, {"k": 3}, {"rounds": 1}, {"temperature": 0.3}, {"seed": 4}, {"stop": ["="]}, {"max_new_tokens": 9},
-    {"verifier": "multi_judge"}, {"final": "best_reward"}, {"preset": "paper"}, {"max_tokens": 90},
-)  # fmt: skip
+    {},
+    {"k": 3},
+    {"rounds": 1},
+    {"temperature": 0.3},
+    {"seed": 4},
+    {"stop": ["="]},
+    {"max_new_tokens": 9},
+    {"verifier": "multi_judge"},
+    {"final": "best_reward"},
+    {"preset": "paper"},
+    {"max_tokens": 90},
+)
 
 
 JUDGED = {"k": 2, "rounds": 0, "max_new_tokens": 20, "overrides": ["engine=fake", "verifier.model=demo"]}

@@ -83,4 +83,4 @@ def test_completion_in_bash(tmp_path):
         {"run"},
         {"acquisition=", "acquisition."},
         {"method=cot_decoding", "method=cot_decoding_original"},
-    ] and not done.stderr.strip(), done.stderr  # fmt: skip
+    ] and not done.stderr.strip(), done.stderr

@@ -85,12 +85,23 @@ def test_every_experiment_composes_and_builds(path):
 
 
 DEFAULTS = {
-    "embedding": "gaussian", "search": "bayesian", "surrogate": "rbf", "acquisition": "adaptive_ei",
-    "candidate_points": "local", "batch": "kriging_believer", "verifier": "multi_generate",
-    "reward": "default", "final": "reward_vote", "method": "cot_decoding", "grader": "default",
-    "dataset": "custom", "decoding": "greedy", "engine": "hf",
-    "launcher": "local", "logging": "none",
-}  # fmt: skip
+    "embedding": "gaussian",
+    "search": "bayesian",
+    "surrogate": "rbf",
+    "acquisition": "adaptive_ei",
+    "candidate_points": "local",
+    "batch": "kriging_believer",
+    "verifier": "multi_generate",
+    "reward": "default",
+    "final": "reward_vote",
+    "method": "cot_decoding",
+    "grader": "default",
+    "dataset": "custom",
+    "decoding": "greedy",
+    "engine": "hf",
+    "launcher": "local",
+    "logging": "none",
+}
 """Of a class that several files configure, the file that holds its defaults."""
 
 

@@ -16,18 +16,29 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports import plots
 
 ROOT = Path(__file__).parents[1]
-OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-       *sorted((ROOT / "docs" / "notebooks").glob("*.md"))]  # fmt: skip
-PAGES = [*OWN, ROOT / "CHANGELOG.md", ROOT / "soft_reasoning" / "ARCHITECTURE.md",
-         ROOT / "soft_reasoning" / "demo" / "model" / "README.md",
-         *sorted((ROOT / "experiments").rglob("*.md"))]  # fmt: skip
+OWN = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "notebooks").glob("*.md")),
+]
+PAGES = [
+    *OWN,
+    ROOT / "CHANGELOG.md",
+    ROOT / "soft_reasoning" / "ARCHITECTURE.md",
+    ROOT / "soft_reasoning" / "demo" / "model" / "README.md",
+    *sorted((ROOT / "experiments").rglob("*.md")),
+]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(
     r"(?:conf|docs|experiments|soft_reasoning|tests|\.ci)/[\w./-]*\w\.(?:py|md|ya?ml|csv|jsonl?|svg)\b"
 )
 PLACEHOLDER = re.compile(r"NAME|FOLDER|FILE|GROUP|HOST")
-EXTRA = [name for name in ("sphinx", "furo", "myst_nb", "ipykernel", "matplotlib")
-         if importlib.util.find_spec(name) is None]  # fmt: skip
+EXTRA = [
+    name
+    for name in ("sphinx", "furo", "myst_nb", "ipykernel", "matplotlib")
+    if importlib.util.find_spec(name) is None
+]
 
 
 def name(path):
@@ -85,8 +96,12 @@ def single(word):
     return word if value.startswith(("[", "'", "{")) else f"{key}={value.partition(',')[0]}"
 
 
-SHOWN = [pytest.param(words, id=line) for page in OWN for line, words in commands(page)
-         if not any(word.startswith("--config-dir") for word in words)]  # fmt: skip
+SHOWN = [
+    pytest.param(words, id=line)
+    for page in OWN
+    for line, words in commands(page)
+    if not any(word.startswith("--config-dir") for word in words)
+]
 
 
 @pytest.mark.parametrize("words", SHOWN)
@@ -180,10 +195,13 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
     monkeypatch.setattr(plots, "available", lambda: False)  # plots have tests of their own
     monkeypatch.chdir(tmp_path)
     for file, text in {
-        "mine.csv": "q,a\nWhat is 1 + 2?,3\n", "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
+        "mine.csv": "q,a\nWhat is 1 + 2?,3\n",
+        "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
         "labelled.jsonl": ROWS.replace("#### ", ""),
-        "test.jsonl": ROWS, "FOLDER/gsm8k.jsonl": ROWS, "experiments/results/checking.md": "",
-    }.items():  # fmt: skip
+        "test.jsonl": ROWS,
+        "FOLDER/gsm8k.jsonl": ROWS,
+        "experiments/results/checking.md": "",
+    }.items():
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(text, encoding="utf-8")
     for program, called, *rest in DOCUMENTED[place]:
@@ -203,8 +221,11 @@ def test_the_site_builds_without_warnings_and_its_notebooks_run(tmp_path):
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     built = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", tmp_path / "html"],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "html" / "index.html").is_file()
     for notebook in (ROOT / "docs" / "notebooks").glob("*.md"):

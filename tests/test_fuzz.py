@@ -13,12 +13,36 @@ from soft_reasoning.runs.manifest import flatten
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
 VALUES = st.one_of(
-    st.sampled_from([
-        None, True, "", "x", "1", "${seed}", [], [1], {"a": 1}, 0, -1, 1, 2**31, 2**63, 10**400, 0.5, -0.0,
-        5e-324, 1e308, -1e308, float("inf"), float("nan"),
-    ]),
-    st.integers(), st.floats(), st.text(max_size=8),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            None,
+            True,
+            "",
+            "x",
+            "1",
+            "${seed}",
+            [],
+            [1],
+            {"a": 1},
+            0,
+            -1,
+            1,
+            2**31,
+            2**63,
+            10**400,
+            0.5,
+            -0.0,
+            5e-324,
+            1e308,
+            -1e308,
+            float("inf"),
+            float("nan"),
+        ]
+    ),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+)
 PARTS = ("dataset.", "grader.", "method.")
 TOP = ("seed", "limit", "max_new_tokens", "max_live", "fresh", "progress", "budget", "methods")
 

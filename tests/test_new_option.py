@@ -34,8 +34,16 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
-    words = ["--config-dir", "own", "engine=fake", "max_new_tokens=8", "limit=2", "progress=false",
-             "search.rounds=0", "verifier=brief"]  # fmt: skip
+    words = [
+        "--config-dir",
+        "own",
+        "engine=fake",
+        "max_new_tokens=8",
+        "limit=2",
+        "progress=false",
+        "search.rounds=0",
+        "verifier=brief",
+    ]
     done = run(*words, "-m", "longest=5,1000", "hydra.sweep.dir=sweep")
     assert done.returncode == 0, done.stderr
     rows = json.loads((here / "sweep" / "sweep.json").read_text())

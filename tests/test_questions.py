@@ -235,7 +235,7 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         ("ask: '{question}'\nasks: 1", "unexpected keyword argument .asks."),
         ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: .*missing a required"),
     ],
-)  # fmt: skip
+)
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
     path = tmp_path / "mine.yaml"
     if text is not None:

@@ -16,8 +16,11 @@ from soft_reasoning.types import Candidate, Problem, Result
 from tests.runs.world import summarise
 
 OWN = {
-    "_target_": "soft_reasoning.answers.Grader", "absolute": 1e-3, "relative": 1e-6, "extraction": "flexible",
-}  # fmt: skip
+    "_target_": "soft_reasoning.answers.Grader",
+    "absolute": 1e-3,
+    "relative": 1e-6,
+    "extraction": "flexible",
+}
 TEXTS = ["Answer: 3", "Answer: 3.005", "so it is 3", "Answer: 4"]
 
 

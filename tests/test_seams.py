@@ -105,8 +105,11 @@ def test_a_new_part_is_a_class_and_a_yaml_file(files, options, tmp_path):
     path = os.pathsep.join([str(Path(__file__).parents[1]), str(tmp_path)])
     subprocess.run(
         [sys.executable, "-m", "soft_reasoning.run", *words, "hydra.run.dir=out", "progress=false"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+    )
     records = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
     assert [len(record["candidates"]) for record in records] == ([2, 2] if files is NEW_METHOD else [5, 5])
     for record in records if files is NEW_VERIFIER else ():

@@ -64,8 +64,11 @@ class Soak:
         async with running.client(kind=openai.AsyncOpenAI, timeout=600) as client:
             while not self.over:
                 method, number = draw.choice([*METHODS]), draw.randrange(len(self.asked))
-                sent = {"model": f"{method}-demo", "messages": chat(self.asked[number]),
-                        "extra_body": {"soft_reasoning": METHODS[method]}}  # fmt: skip
+                sent = {
+                    "model": f"{method}-demo",
+                    "messages": chat(self.asked[number]),
+                    "extra_body": {"soft_reasoning": METHODS[method]},
+                }
                 create, way = client.chat.completions.create, draw.randrange(3)
                 try:
                     if way == 0:

@@ -17,12 +17,19 @@ ROWS = {
     ),
     "svamp": "".join(
         json.dumps(
-            {"ID": f"s{n}", "Body": f"Ann has {n} pens", "Question": "How many?", "Answer": str(n),
-             "Equation": "", "Type": ""}
-        ) + "\n"
+            {
+                "ID": f"s{n}",
+                "Body": f"Ann has {n} pens",
+                "Question": "How many?",
+                "Answer": str(n),
+                "Equation": "",
+                "Type": "",
+            }
+        )
+        + "\n"
         for n in range(3)
     ),
-}  # fmt: skip
+}
 
 
 def plugin(name):
@@ -65,9 +72,14 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     for name in ("gsm8k", "svamp"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS[name], encoding="utf-8")
     done = run(
-        *FAKE, "model=llama3_8b", "dataset=svamp,gsm8k", "dataset.path=${.name}.jsonl", "dataset.shots=0,8",
-        "methods=[soft_reasoning,cot]", "-m",
-    )  # fmt: skip
+        *FAKE,
+        "model=llama3_8b",
+        "dataset=svamp,gsm8k",
+        "dataset.path=${.name}.jsonl",
+        "dataset.shots=0,8",
+        "methods=[soft_reasoning,cot]",
+        "-m",
+    )
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     names = {path.name for path in folder.iterdir()}
@@ -77,9 +89,13 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     assert (folder / "sweep.md").stat().st_size < 20_000
     rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["metric"], row["shots"], row["method"]) for row in rows[:6]] == [
-        ("accuracy %", "0", "soft_reasoning"), ("accuracy %", "0", "cot"), ("accuracy %", "0", GAIN),
-        ("accuracy %", "8", "soft_reasoning"), ("accuracy %", "8", "cot"), ("accuracy %", "8", GAIN),
-    ]  # fmt: skip
+        ("accuracy %", "0", "soft_reasoning"),
+        ("accuracy %", "0", "cot"),
+        ("accuracy %", "0", GAIN),
+        ("accuracy %", "8", "soft_reasoning"),
+        ("accuracy %", "8", "cot"),
+        ("accuracy %", "8", GAIN),
+    ]
     assert list(rows[0])[3:] == ["gsm8k", "gsm8k ±", "svamp", "svamp ±"]
     assert len(list(folder.glob("comparisons/*/comparison.md"))) == 4
     assert "The fake engine wrote these answers" in (folder / "sweep.md").read_text(encoding="utf-8")

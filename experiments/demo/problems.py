@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import cycle
 
 NAMES = (
-    "Ada", "Ben", "Carla", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon",
-    "Kira", "Leo", "Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Vera",
-)  # fmt: skip
+    *("Ada", "Ben", "Carla", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon"),
+    *("Kira", "Leo", "Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Vera"),
+)
 OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shells", "stamps", "stones")
 
 LARGEST = 99
@@ -34,9 +34,14 @@ LEVELS = {
 """Difficulty: the number of events that concern the owner, and the fewest and most different traps."""
 
 SIZES = {
-    "gain": ((2, 15),), "loss": ((2, 15),), "packs": ((2, 4), (2, 6)), "gifts": ((2, 4), (2, 5)),
-    "times": ((2, 3),), "share": ((2, 4),), "other": ((2, 15),),
-}  # fmt: skip
+    "gain": ((2, 15),),
+    "loss": ((2, 15),),
+    "packs": ((2, 4), (2, 6)),
+    "gifts": ((2, 4), (2, 5)),
+    "times": ((2, 3),),
+    "share": ((2, 4),),
+    "other": ((2, 15),),
+}
 """Smallest and largest ``a`` and ``b`` of each kind of event."""
 
 SPLIT_SEEDS = {"train": 1, "validation": 2, "test": 3}
@@ -104,17 +109,24 @@ def _sentence(rng: random.Random, event: Event, owner: str, third: str, objects:
         return rng.choice((f"Then the number of {objects} triples.", f"Then {owner} triples the {objects}."))
     return rng.choice(
         {
-            "gain": (f"{owner} finds {a} more.", f"A friend gives {owner} {a} {objects}.",
-                     f"{owner} gets {a}."),
+            "gain": (
+                f"{owner} finds {a} more.",
+                f"A friend gives {owner} {a} {objects}.",
+                f"{owner} gets {a}.",
+            ),
             "loss": (f"{owner} loses {a}.", f"{owner} sells {a} {objects}.", f"A dog takes {a} {objects}."),
-            "packs": (f"{owner} buys {a} packs of {b} {objects}.",
-                      f"{a} boxes with {b} {objects} each arrive."),
+            "packs": (
+                f"{owner} buys {a} packs of {b} {objects}.",
+                f"{a} boxes with {b} {objects} each arrive.",
+            ),
             "gifts": (f"{owner} gives {b} to each of {a} friends.", f"{a} friends get {b} {objects} each."),
-            "share": (f"{owner} splits the {objects} into {a} equal parts and keeps one part.",
-                      f"{owner} shares all with others, {a} people in total, in equal parts."),
+            "share": (
+                f"{owner} splits the {objects} into {a} equal parts and keeps one part.",
+                f"{owner} shares all with others, {a} people in total, in equal parts.",
+            ),
             "other": (f"{third} also finds {a} {objects}.", f"{third} buys {a} {objects}."),
         }[event.kind]
-    )  # fmt: skip
+    )
 
 
 def draw(rng: random.Random, difficulty: str) -> WordProblem:

@@ -98,10 +98,20 @@ AUTHORS = [
 ]
 
 OTHER_OPENERS = (
-    ("Work", "Solve"), ("Try", "Go"), ("Say", "Put"), ("Line", "Stage"), ("Open", "Enter"), ("This", "That"),
-    ("You", "I"), ("Test", "See"), ("Add", "Sum"), ("Known", "Told"), ("Trace", "Watch"), ("Right", "Fine"),
+    ("Work", "Solve"),
+    ("Try", "Go"),
+    ("Say", "Put"),
+    ("Line", "Stage"),
+    ("Open", "Enter"),
+    ("This", "That"),
+    ("You", "I"),
+    ("Test", "See"),
+    ("Add", "Sum"),
+    ("Known", "Told"),
+    ("Trace", "Watch"),
+    ("Right", "Fine"),
     ("Jot", "Mark"),
-)  # fmt: skip
+)
 """Opening words of the second model, which was not used to choose settings."""
 
 

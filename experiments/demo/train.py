@@ -35,14 +35,21 @@ BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
 WEIGHTS = {
-    "prompt": 0.0, "shown": 0.3, "own": 1.0,
-    "check": 1.5, "copy": 2.0, "verdict": 3.0, "mark": 4.0,
-}  # fmt: skip
+    "prompt": 0.0,
+    "shown": 0.3,
+    "own": 1.0,
+    "check": 1.5,
+    "copy": 2.0,
+    "verdict": 3.0,
+    "mark": 4.0,
+}
 """The weight of a token in the loss. Shown solutions, too, teach solving, and are most of the tokens."""
 CHECKS = {
-    "sound": (" Yes", "check"), "unsound": (" No", "check"),
-    "right": (" Yes", "verdict"), "wrong": (" No", "verdict"),
-}  # fmt: skip
+    "sound": (" Yes", "check"),
+    "unsound": (" No", "check"),
+    "right": (" Yes", "verdict"),
+    "wrong": (" No", "verdict"),
+}
 """The word that the model is trained to predict after a piece of a shown solution, and its kind of weight. It
 is read before the last layer, so that this layer can look it up."""
 SAVE_EVERY = 120
@@ -179,13 +186,19 @@ def place_numbers(table: torch.Tensor, tokenizer) -> None:
 def build(args, tokenizer):
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
-            num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
-            num_key_value_heads=args.width // 32, max_position_embeddings=CONTEXT,
-            tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+            vocab_size=len(tokenizer),
+            hidden_size=args.width,
+            intermediate_size=3 * args.width,
+            num_hidden_layers=args.layers,
+            num_attention_heads=args.width // 32,
+            num_key_value_heads=args.width // 32,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
         )
-    )  # fmt: skip
+    )
     place_numbers(model.get_input_embeddings().weight, tokenizer)
     return model
 
@@ -238,8 +251,12 @@ def train(args, tokenizer, forbidden: set[str]):
         if not math.isfinite(loss.item()):
             raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
         if state["step"] % 50 == 0:
-            note = {"step": state["step"], "cpu_minutes": round(state["seconds"] / 60, 2),
-                    "tokens": state["tokens"], "loss": round(sum(losses) / len(losses), 4)}  # fmt: skip
+            note = {
+                "step": state["step"],
+                "cpu_minutes": round(state["seconds"] / 60, 2),
+                "tokens": state["tokens"],
+                "loss": round(sum(losses) / len(losses), 4),
+            }
             state["log"].append(note)
             losses = []
             bar.set_postfix(step=note["step"], loss=note["loss"], refresh=False)

@@ -48,11 +48,14 @@ def interval(values: Iterable[float]) -> str:
 def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
     """Return every table by the name of its file."""
     rates = [
-        [s, interval(row["rate"][s] for row in rows),
-         "-" if s == SC else interval(row["rate"][s] - row["rate"][SC] for row in rows),
-         interval(row["right"][s] for row in rows)]
+        [
+            s,
+            interval(row["rate"][s] for row in rows),
+            "-" if s == SC else interval(row["rate"][s] - row["rate"][SC] for row in rows),
+            interval(row["right"][s] for row in rows),
+        ]
         for s in (SC, SR, CONTROL)
-    ]  # fmt: skip
+    ]
     columns = [(s, figure) for s in (SR, CONTROL) for figure in ROUND]
     rounds = [["initial" if r == 0 else str(r)] for r in range(max(len(row["rounds"][SR]) for row in rows))]
     for r, cells in enumerate(rounds):
@@ -60,10 +63,13 @@ def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
             cells.append(interval(row["rounds"][s][r][figure] for row in rows if r < len(row["rounds"][s])))
     rise = (interval(row["rounds"][s][-1][x] - row["rounds"][s][0][x] for row in rows) for s, x in columns)
     masked = [
-        [name, interval(row["masked"][name] for row in rows),
-         "-" if name == "none" else interval(row["masked"][name] - row["masked"]["none"] for row in rows)]
+        [
+            name,
+            interval(row["masked"][name] for row in rows),
+            "-" if name == "none" else interval(row["masked"][name] - row["masked"]["none"] for row in rows),
+        ]
         for name in MASKS
-    ]  # fmt: skip
+    ]
     for control in MASKS[2:]:
         less = interval(row["masked"]["key"] - row["masked"][control] for row in rows)
         masked.append([f"key less {control}", less, "-"])
@@ -96,16 +102,25 @@ def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot rates by layer: of all neurons by source and kind of answer, or of key neurons by round."""
     if path.stem == "activation_rate":
-        panels = {"all neurons, first answer tokens": [
-            (f"{s}, {kind}", [row["layers"][s][kind] for row in rows if kind in row["layers"][s]],
-             {"color": COLORS[s], "linestyle": "-" if kind == "right" else "--"})
-            for s in COLORS for kind in ("right", "wrong")
-        ]}  # fmt: skip
+        panels = {
+            "all neurons, first answer tokens": [
+                (
+                    f"{s}, {kind}",
+                    [row["layers"][s][kind] for row in rows if kind in row["layers"][s]],
+                    {"color": COLORS[s], "linestyle": "-" if kind == "right" else "--"},
+                )
+                for s in COLORS
+                for kind in ("right", "wrong")
+            ]
+        }
     else:
-        panels = {f"key neurons, {s}": [
-            ("initial" if r == 0 else f"round {r}", [round["layers"] for round in by_round], {})
-            for r, by_round in enumerate(zip(*(row["rounds"][s] for row in rows), strict=False))
-        ] for s in (SR, CONTROL)}  # fmt: skip
+        panels = {
+            f"key neurons, {s}": [
+                ("initial" if r == 0 else f"round {r}", [round["layers"] for round in by_round], {})
+                for r, by_round in enumerate(zip(*(row["rounds"][s] for row in rows), strict=False))
+            ]
+            for s in (SR, CONTROL)
+        }
     with plots.panels(path, columns=len(panels), width=5.5 * len(panels), height=4.4) as grid:
         for axes, (title, lines) in zip(grid[0], panels.items(), strict=True):
             for label, values, style in lines:

@@ -63,8 +63,9 @@ def collect_samples(
     """Every candidate of ``method`` on each problem, over ``copies`` searches with different points."""
     copied = [
         Problem(f"{p.id} #{i}" if copies > 1 else p.id, p.question, p.gold, p.answer_type)
-        for p in problems for i in range(copies)
-    ]  # fmt: skip
+        for p in problems
+        for i in range(copies)
+    ]
     watched = Watched(method)
     results = {p.id: result for p, result in drive(copied, watched, context)}
     samples: dict[str, list[Sample]] = {p.id: [] for p in problems}
@@ -100,10 +101,16 @@ def regenerate(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tokens = model.generate(
-            input_ids=prompt, attention_mask=torch.ones_like(prompt), do_sample=True, temperature=0.8,
-            top_k=50, top_p=1.0, max_new_tokens=limit, eos_token_id=sorted(context.engine.eos_ids),
+            input_ids=prompt,
+            attention_mask=torch.ones_like(prompt),
+            do_sample=True,
+            temperature=0.8,
+            top_k=50,
+            top_p=1.0,
+            max_new_tokens=limit,
+            eos_token_id=sorted(context.engine.eos_ids),
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
-        )  # fmt: skip
+        )
     right = 0
     for row in tokens[:, prompt.shape[1] :].tolist():
         text = tokenizer.decode(row, skip_special_tokens=True)
@@ -115,9 +122,14 @@ def regenerate(
 
 
 def analyse(
-    problem: Problem, by_source: Mapping[str, Sequence[Sample]], neurons: Neurons, context: Context,
-    args: argparse.Namespace, limit: int, skip: int,
-) -> dict[str, Any]:  # fmt: skip
+    problem: Problem,
+    by_source: Mapping[str, Sequence[Sample]],
+    neurons: Neurons,
+    context: Context,
+    args: argparse.Namespace,
+    limit: int,
+    skip: int,
+) -> dict[str, Any]:
     """All figures of one question, as ``report.py`` reads them."""
     embed = context.engine.embed
     activity = {s: record(samples, neurons, embed, skip=skip) for s, samples in by_source.items()}
@@ -129,9 +141,14 @@ def analyse(
     for name, mask in zip(MASKS, (torch.zeros_like(keys), keys, plain, matched), strict=True):
         with neurons.masked(mask):
             accuracy[name] = regenerate(
-                neurons, by_source[SC][0], problem, context, count=args.masked, limit=limit,
+                neurons,
+                by_source[SC][0],
+                problem,
+                context,
+                count=args.masked,
+                limit=limit,
                 seed=seed_for(seed, problem.id, "masked"),
-            )  # fmt: skip
+            )
     rounds: dict[str, list[dict[str, Any]]] = {SR: [], CONTROL: []}
     for source, rows in rounds.items():
         for r in sorted(set(activity[source].round.tolist())):
@@ -145,13 +162,16 @@ def analyse(
         "right": {s: float(a.right.float().mean()) for s, a in activity.items()},
         "rate": {s: mean_rate(a) for s, a in activity.items()},
         "layers": {
-            s: {name: layer_rates(a[a.right == kind]).tolist()
-                for name, kind in (("right", True), ("wrong", False)) if bool((a.right == kind).any())}
+            s: {
+                name: layer_rates(a[a.right == kind]).tolist()
+                for name, kind in (("right", True), ("wrong", False))
+                if bool((a.right == kind).any())
+            }
             for s, a in activity.items()
         },
         "rounds": rounds,
         "masked": accuracy,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -54,8 +54,10 @@ class AnswerGrader:
     def check(self, answer_type: str) -> None:
         """Refuse answers that cannot be read."""
         if not self.supports(answer_type):
-            raise UserError(f"grader={self.name}: expected answers of type {' or '.join(self.types)}, got "
-                            f"{answer_type}; use grader=default")  # fmt: skip
+            raise UserError(
+                f"grader={self.name}: expected answers of type {' or '.join(self.types)}, got "
+                f"{answer_type}; use grader=default"
+            )
 
     def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
         """The answer that ``text`` gives to ``question``, or None."""
@@ -116,8 +118,9 @@ class Grader(AnswerGrader):
             try:
                 object.__setattr__(self, "same", pkgutil.resolve_name(self.same))
             except (ImportError, AttributeError, ValueError) as error:
-                raise OptionError("same", f"expected the dotted name of a function, got {self.same!r} "
-                                  f"({error})") from error  # fmt: skip
+                raise OptionError(
+                    "same", f"expected the dotted name of a function, got {self.same!r} ({error})"
+                ) from error
         if not (self.same is None or callable(self.same)):
             raise OptionError("same", f"expected a function of two answers, got {self.same!r:.40}")
 

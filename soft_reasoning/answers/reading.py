@@ -15,18 +15,23 @@ from soft_reasoning.answers.statement import (
     prepared,
     sentences,
     stated,
-)  # fmt: skip
+)
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.thoughts import split
 
 READERS: dict[str, Callable[[str, str], Reading | None]] = {
-    "number": number.read, "boolean": boolean.read, "choice": choice.read,
-    "latex": latex.read, "text": text.read,
-}  # fmt: skip
+    "number": number.read,
+    "boolean": boolean.read,
+    "choice": choice.read,
+    "latex": latex.read,
+    "text": text.read,
+}
 """Functions of a statement and the question; None where the statement holds nothing of their type."""
 WHOLE: dict[str, Callable[[str], Reading | None]] = {
-    "open": text.read_open, "json": text.read_json, "code": text.read_code,
-}  # fmt: skip
+    "open": text.read_open,
+    "json": text.read_json,
+    "code": text.read_code,
+}
 """Functions of the whole text."""
 ANSWER_TYPES = (*READERS, *WHOLE)
 MODES = ("flexible", "strict")

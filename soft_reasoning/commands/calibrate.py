@@ -121,9 +121,13 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         check_problems(problems, method, context)
         solver = Local(Trial([at_points(method, points), *alternatives.values()]), context, max_live=LIVE)
         run(
-            problems, solver, folder / TRIES, plain(config),
-            fresh=config.fresh, progress=config.progress,
-        )  # fmt: skip
+            problems,
+            solver,
+            folder / TRIES,
+            plain(config),
+            fresh=config.fresh,
+            progress=config.progress,
+        )
         made_for = space_settings(config, context)
     records = {record["doc_id"]: record for record in read_records(folder / TRIES)}
     rows = [(problem, records[problem.id]["candidates"]) for problem in problems]

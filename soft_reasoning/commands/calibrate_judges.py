@@ -43,8 +43,10 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
     dataset = build_dataset(config)
     problems = dataset.problems()
     if any(problem.gold is None for problem in problems):
-        raise UserError("calibrate: expected questions with reference answers, got some without; weights of "
-                        "verifier=ensemble are fitted to right and wrong candidates")  # fmt: skip
+        raise UserError(
+            "calibrate: expected questions with reference answers, got some without; weights of "
+            "verifier=ensemble are fitted to right and wrong candidates"
+        )
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_fits(config, method, context)

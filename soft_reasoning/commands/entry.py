@@ -11,22 +11,43 @@ import soft_reasoning
 
 HERE = "soft_reasoning.commands"
 COMMANDS = {
-    "run": (f"{HERE}.run:main", "[group=choice] [key=value]",
-            "solve a data set; the same command continues an interrupted run"),
-    "compare": (f"{HERE}.compare:main", "METHOD METHOD ... [options]",
-                "run several methods on the same problems (--all: find the best of all)"),
-    "sweep": (f"{HERE}.run:sweep_main", "[key=a,b] [options]",
-              "run every combination of values (run -m), and combine the results"),
-    "calibrate": (f"{HERE}.calibrate:main", "[options]",
-                  "recommend sigma and points to begin with, for a model and data"),
+    "run": (
+        f"{HERE}.run:main",
+        "[group=choice] [key=value]",
+        "solve a data set; the same command continues an interrupted run",
+    ),
+    "compare": (
+        f"{HERE}.compare:main",
+        "METHOD METHOD ... [options]",
+        "run several methods on the same problems (--all: find the best of all)",
+    ),
+    "sweep": (
+        f"{HERE}.run:sweep_main",
+        "[key=a,b] [options]",
+        "run every combination of values (run -m), and combine the results",
+    ),
+    "calibrate": (
+        f"{HERE}.calibrate:main",
+        "[options]",
+        "recommend sigma and points to begin with, for a model and data",
+    ),
     "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests as OpenAI's API does"),
-    "regrade": (f"{HERE}.finished:regrade_main", "FOLDER [grader.key=value]",
-                "grade a finished run again, without a model"),
-    "show": (f"{HERE}.finished:show_main", "FOLDER [PROBLEM]",
-             "show a run's results, or explain one problem; --tables writes its tables"),
-    "eval": ("soft_reasoning.integrations.harness.command:main", "[arguments of lm-eval]",
-             "run lm-evaluation-harness with a method as its model"),
-}  # fmt: skip
+    "regrade": (
+        f"{HERE}.finished:regrade_main",
+        "FOLDER [grader.key=value]",
+        "grade a finished run again, without a model",
+    ),
+    "show": (
+        f"{HERE}.finished:show_main",
+        "FOLDER [PROBLEM]",
+        "show a run's results, or explain one problem; --tables writes its tables",
+    ),
+    "eval": (
+        "soft_reasoning.integrations.harness.command:main",
+        "[arguments of lm-eval]",
+        "run lm-evaluation-harness with a method as its model",
+    ),
+}
 """For each command its function, which takes the words after the command, its words, and what it does."""
 
 LINES = "\n".join(f"  {f'{name} {words}':<36} {what}" for name, (_, words, what) in COMMANDS.items())
@@ -57,8 +78,10 @@ def main() -> None:
         module, _, function = COMMANDS[command][0].partition(":")
         getattr(import_module(module), function)(words)
     else:
-        print(f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
+            file=sys.stderr,
+        )
         sys.exit(2)
 
 

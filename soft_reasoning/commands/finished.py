@@ -134,8 +134,12 @@ def show_main(words: Sequence[str]) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
-    parser.add_argument("--tables", action="store_true", help="write every table of a run to its tables/, as "
-                        "CSV and LaTeX (those of a comparison lie in its folder)")  # fmt: skip
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="write every table of a run to its tables/, as "
+        "CSV and LaTeX (those of a comparison lie in its folder)",
+    )
     arguments = parser.parse_args(words)
     with one_line_errors():
         if not arguments.folder.is_dir():

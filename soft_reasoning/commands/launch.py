@@ -83,8 +83,10 @@ def check_launcher(overrides: Sequence[Override]) -> None:
     """
     for override in overrides:
         if override.key == "hydra/launcher" and "slurm" in override.text and shutil.which("srun") is None:
-            raise UserError(f"{override}: expected Slurm on this machine (srun), found none; use "
-                            "hydra/launcher=submitit_local, joblib or basic")  # fmt: skip
+            raise UserError(
+                f"{override}: expected Slurm on this machine (srun), found none; use "
+                "hydra/launcher=submitit_local, joblib or basic"
+            )
 
 
 def sweep_name(overrides: Sequence[Override]) -> str:

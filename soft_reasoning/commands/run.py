@@ -50,10 +50,16 @@ def run_one(
     problems = dataset.problems()
     solver = launcher.start(config, problems, dataset.exemplars())
     return run(
-        problems, solver, folder, plain(config), overrides=overrides,
-        fresh=config.fresh, progress=config.progress, tracker=tracker,
+        problems,
+        solver,
+        folder,
+        plain(config),
+        overrides=overrides,
+        fresh=config.fresh,
+        progress=config.progress,
+        tracker=tracker,
         report=write_report,
-    )  # fmt: skip
+    )
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:

@@ -53,9 +53,12 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
     has_dataset = any(override.key == "dataset" for override in overrides)
     answer_type = config.prompt.answer_type or (config.dataset.answer_type if has_dataset else None)
     return SoftReasoner.from_pretrained(
-        config.model.path, prompt=config.prompt.get("path") or job.runtime.choices["prompt"],
-        answer_type=answer_type, seed=config.seed, overrides=words,
-    )  # fmt: skip
+        config.model.path,
+        prompt=config.prompt.get("path") or job.runtime.choices["prompt"],
+        answer_type=answer_type,
+        seed=config.seed,
+        overrides=words,
+    )
 
 
 def serve(config: DictConfig, folder: Path) -> None:
@@ -65,14 +68,18 @@ def serve(config: DictConfig, folder: Path) -> None:
         from soft_reasoning.integrations.server.service import Service
         from soft_reasoning.integrations.server.settings import Settings
     except ImportError as error:
-        raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
-                        "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
+        raise UserError(
+            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install 'soft-reasoning[serve]'"
+        ) from error
     settings = Settings.of(cast(Any, OmegaConf.to_container(config.server, resolve=True)))
     with bind(settings) as listening, closing(build_reasoner(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
-            print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
-                  "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
+            print(
+                f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
+                "SOFT_REASONING_API_KEY",
+                file=sys.stderr,
+            )
         server = build_server(Service(reasoner, settings, name))
         line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
         server.announce = lambda: print(line, file=sys.stderr, flush=True)

@@ -97,9 +97,10 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
         fix = f"; {others} has it" if others.count("=") == 1 else f"; {others} have it"
     elif not found:
         otherwise = (
-            "; leave it out, or add it with + if its class takes it" if where
+            "; leave it out, or add it with + if its class takes it"
+            if where
             else "; --help lists the groups, --cfg job the keys"
-        )  # fmt: skip
+        )
         fix = similar or otherwise
     else:
         fix = f"; did you mean {' or '.join(found)}?"

@@ -17,9 +17,20 @@ from soft_reasoning.data.sources import READERS
 from soft_reasoning.types import UserError
 
 METHOD_GROUPS = (
-    "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
-    "features", "verifier", "reward", "final", "decoding",
-)  # fmt: skip
+    "method",
+    "preset",
+    "embedding",
+    "search",
+    "surrogate",
+    "acquisition",
+    "candidate_points",
+    "batch",
+    "features",
+    "verifier",
+    "reward",
+    "final",
+    "decoding",
+)
 """Groups whose options belong to one method."""
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
@@ -151,23 +162,28 @@ def full_names(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     others = [override for override in overrides if override not in short]
     name, value = short[0].key, short[0].value
     if any(override.key == "methods" for override in others):
-        raise UserError(f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
-                        f'{value}", got it for a whole comparison')  # fmt: skip
+        raise UserError(
+            f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
+            f'{value}", got it for a whole comparison'
+        )
     base = [o for o in (*parse(context), *others) if o.root != "hydra" or o.key == SEARCH_PATH]
     swept = [override.values if override.key == "method" else override.values[:1] for override in base]
     methods = next((values for o, values in zip(base, swept, strict=True) if o.key == "method"), ["-"])
     found: list[list[Override]] = []
     for method in methods:
         words = [
-            override if override.value is None
+            override
+            if override.value is None
             else Override(override.key, method if override.key == "method" else values[0], override.sign)
             for override, values in zip(base, swept, strict=True)
-        ]  # fmt: skip
+        ]
         config = composed(_implied(words))
         found.append([new for override in short for new in _full(override, config, known)])
     if any(options != found[0] for options in found):
-        raise UserError(f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
-                        "over one of them at a time")  # fmt: skip
+        raise UserError(
+            f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
+            "over one of them at a time"
+        )
     return [*others, *found[0]]
 
 

@@ -43,9 +43,18 @@ from soft_reasoning.scheduling.method import Method, check_method
 from soft_reasoning.types import UserError
 
 RUN_KEYS = (
-    "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
-    "limit", "logging", "ray",
-)  # fmt: skip
+    "budget",
+    "dataset.limit",
+    "dataset.offset",
+    "dataset.sample",
+    "fresh",
+    "hydra",
+    "label",
+    "launcher",
+    "limit",
+    "logging",
+    "ray",
+)
 """Keys that only a run of a data set reads."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
@@ -203,8 +212,10 @@ def check_overrides(overrides: Any) -> list[Override]:
     typed = parse(overrides)
     for override in typed:
         if any(f"{override.key}.".startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
-            raise UserError(f"overrides: expected keys that solving a question reads, got {override}, which "
-                            "only soft-reasoning run reads; leave it out")  # fmt: skip
+            raise UserError(
+                f"overrides: expected keys that solving a question reads, got {override}, which "
+                "only soft-reasoning run reads; leave it out"
+            )
     return typed
 
 
@@ -355,8 +366,10 @@ class CallBuilder:
             self.answer_type = types[0] or types[1] or "number"
         check_prompt(config, "answer_type", self.answer_type)
         if config.methods is not None:
-            raise UserError("overrides: expected one method, got a comparison; give method=NAME, or compare "
-                            "with soft-reasoning compare")  # fmt: skip
+            raise UserError(
+                "overrides: expected one method, got a comparison; give method=NAME, or compare "
+                "with soft-reasoning compare"
+            )
         return config
 
 
@@ -393,6 +406,8 @@ def _build_method(options: Options, config: DictConfig) -> Method:
         elif callable(part):
             parts[field] = built(config, "search.optimiser", acquisition=part)
         else:
-            raise UserError("acquisition: expected a class of acquisition functions, such as BoTorch's, or "
-                            f"a function of a model that returns one, got {part!r:.80}")  # fmt: skip
+            raise UserError(
+                "acquisition: expected a class of acquisition functions, such as BoTorch's, or "
+                f"a function of a model that returns one, got {part!r:.80}"
+            )
     return replace(cast(Any, method), **parts) if parts else method

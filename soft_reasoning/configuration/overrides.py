@@ -15,9 +15,18 @@ from soft_reasoning.configuration.errors import not_an_override
 from soft_reasoning.types import UserError
 
 WITH_VALUE = (
-    "--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn",
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+    "--config-dir",
+    "-cd",
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
     "--experimental-rerun",
-)  # fmt: skip
+)
 """Flags of Hydra that take the next word."""
 INFO = ("--info", "-i")
 """Flags of Hydra that may take the next word."""

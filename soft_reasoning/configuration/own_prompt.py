@@ -14,8 +14,12 @@ from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
 SETTINGS: dict[str, Any] = {
-    "answer_type": None, "layout": "auto", "system": None, "date": DATE, "chat_options": {},
-}  # fmt: skip
+    "answer_type": None,
+    "layout": "auto",
+    "system": None,
+    "date": DATE,
+    "chat_options": {},
+}
 """Settings of a prompt besides its wording, with their defaults."""
 
 PromptLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Wording

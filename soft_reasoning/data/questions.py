@@ -79,8 +79,10 @@ def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
     prompt, stop, most = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
     if prompt is None:
         if {"stop", "max_new_tokens"} & {*question}:
-            raise UserError("solve: expected stop and max_new_tokens with a prompt, got them without one; "
-                            "set prompt.wording.stop and max_new_tokens")  # fmt: skip
+            raise UserError(
+                "solve: expected stop and max_new_tokens with a prompt, got them without one; "
+                "set prompt.wording.stop and max_new_tokens"
+            )
         return None
     if not (isinstance(prompt, str) or _all(int, prompt)) or not prompt:
         raise UserError(f"solve: expected a prompt that is a text or token ids, got {prompt!r:.80}")

@@ -120,8 +120,10 @@ def _jsonl(file: Path) -> Iterator[tuple[str, str]]:
 def _json(file: Path) -> Iterator[tuple[str, Any]]:
     docs = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_fields)
     if not isinstance(docs, list):
-        raise UserError(f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
-                        "one object a line goes into a .jsonl file")  # fmt: skip
+        raise UserError(
+            f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
+            "one object a line goes into a .jsonl file"
+        )
     for number, doc in enumerate(docs, start=1):
         yield f"element {number}", doc
 
@@ -133,8 +135,10 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
         for number, doc in enumerate(reader, start=1):
             if None in doc or None in doc.values():
                 actual = "more" if None in doc else "fewer"
-                raise UserError(f"{file} row {number}: expected the columns of its first line, got {actual}; "
-                                "quote fields that hold commas")  # fmt: skip
+                raise UserError(
+                    f"{file} row {number}: expected the columns of its first line, got {actual}; "
+                    "quote fields that hold commas"
+                )
             yield f"row {number}", doc
 
 

@@ -23,14 +23,27 @@ REASONER = ("prompt", "answer_type", "overrides", *Options.__annotations__)
 """Arguments of ``SoftReasoner``, such as ``max_new_tokens`` and ``temperature``."""
 
 EFFECTIVE = (
-    "do_sample", "max_time", "stop_strings", "eos_token_id", "pad_token_id", "return_dict_in_generate"
-)  # fmt: skip
+    "do_sample",
+    "max_time",
+    "stop_strings",
+    "eos_token_id",
+    "pad_token_id",
+    "return_dict_in_generate",
+)
 """Other options of generation that have an effect."""
 
 INDIFFERENT = (
-    "bos_token_id", "use_cache", "transformers_version", "_from_model_config",
-    "revision", "code_revision", "token", "cache_dir", "local_files_only", "force_download",
-)  # fmt: skip
+    "bos_token_id",
+    "use_cache",
+    "transformers_version",
+    "_from_model_config",
+    "revision",
+    "code_revision",
+    "token",
+    "cache_dir",
+    "local_files_only",
+    "force_download",
+)
 """Options that do not change tokens, such as the location of the code of ``custom_generate``."""
 
 NEUTRAL_AT_1 = ("num_beams", "num_return_sequences", "repetition_penalty", "length_penalty", "guidance_scale")

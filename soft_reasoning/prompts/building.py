@@ -67,8 +67,10 @@ class Prompts:
         if layout == "auto":
             layout = "chat" if template else "completion"
         if layout == "chat" and not template:
-            raise UserError("prompt.layout=chat: this model's tokenizer has no chat template; "
-                            "use prompt.layout=completion")  # fmt: skip
+            raise UserError(
+                "prompt.layout=chat: this model's tokenizer has no chat template; "
+                "use prompt.layout=completion"
+            )
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer = tokenizer

@@ -32,13 +32,15 @@ SHARES = {"exact_match": "accuracy", "coverage": "coverage"}
 SHARES |= {name: name for name in (f"coverage@{COVERAGE_AT}", f"pass@{COVERAGE_AT}")}
 """Columns of shares by their names in results.json."""
 QUALITY: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    **{f"{title} %": lambda row, name=name: over_seeds(row[name], row[f"{name}_stderr"])
-       for name, title in SHARES.items()},
+    **{
+        f"{title} %": lambda row, name=name: over_seeds(row[name], row[f"{name}_stderr"])
+        for name, title in SHARES.items()
+    },
     "difference": lambda row: f"{100 * row['difference']:+.1f}" if "p" in row else "reference",
     "95 % interval": lambda row: f"{percent(row['low'])} to {percent(row['high'])}" if "p" in row else "",
     "p": lambda row: "" if "p" not in row else "< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}",
     "n": lambda row: count(row["n"]) if "p" in row else "",
-}  # fmt: skip
+}
 COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "prompt": lambda row: count(row["prompt"]),
     "cached": lambda row: count(row["cached"]),
@@ -193,12 +195,17 @@ def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
 
 def _budgets(groups: Sequence[RunGroup], base: RunGroup) -> list[str]:
     """A note on the methods that had the reference's tokens under ``budget=equal``."""
-    equal = {group.label: [config["method"] for config in group.configs if config.get("budget") == "equal"]
-             for group in groups}  # fmt: skip
+    equal = {
+        group.label: [config["method"] for config in group.configs if config.get("budget") == "equal"]
+        for group in groups
+    }
     if not any(equal.values()):
         return []
-    samples = {label: sorted({method["samples"] for method in methods if tokens_scale_with_samples(method)})
-               for label, methods in equal.items() if label != base.label}  # fmt: skip
+    samples = {
+        label: sorted({method["samples"] for method in methods if tokens_scale_with_samples(method)})
+        for label, methods in equal.items()
+        if label != base.label
+    }
     matched = [f"{label} ({', '.join(map(str, chosen))})" for label, chosen in samples.items() if chosen]
     return [
         f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "

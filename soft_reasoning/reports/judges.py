@@ -118,8 +118,10 @@ def vote(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> l
 
 def best(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> list[float]:
     """Whether the candidate of the highest score is right, for each question."""
-    return [float(row.right[max(range(len(said)), key=said.__getitem__)])
-            for row, said in zip(rows, scores, strict=True)]  # fmt: skip
+    return [
+        float(row.right[max(range(len(said)), key=said.__getitem__)])
+        for row, said in zip(rows, scores, strict=True)
+    ]
 
 
 def report_judges(
@@ -145,14 +147,22 @@ def report_judges(
     judged["configured weights"] = [[configured(value) for value in row.values] for row in rows]
     judged["fitted, held out"] = fitted_scores(rows, parts)
     columns = ("judge", "AUC within questions", "best candidate right (%)", "vote right (%)")
-    table = Table(columns, [
-        (name, "-" if (area := auc(rows, said)) is None else f"{area:.3f}", percent(fmean(best(rows, said))),
-         percent(fmean(vote(rows, said))))
-        for name, said in judged.items()
-    ])  # fmt: skip
-    weights = Table(("part", "log-odds per unit", "value if it says nothing"), [
-        (part, f"{fitted.weights[part]:.3g}", f"{fitted.means[part]:.3g}") for part in parts
-    ])  # fmt: skip
+    table = Table(
+        columns,
+        [
+            (
+                name,
+                "-" if (area := auc(rows, said)) is None else f"{area:.3f}",
+                percent(fmean(best(rows, said))),
+                percent(fmean(vote(rows, said))),
+            )
+            for name, said in judged.items()
+        ],
+    )
+    weights = Table(
+        ("part", "log-odds per unit", "value if it says nothing"),
+        [(part, f"{fitted.weights[part]:.3g}", f"{fitted.means[part]:.3g}") for part in parts],
+    )
     gain = paired_bootstrap(vote(rows, judged["fitted, held out"]), vote(rows, judged["configured weights"]))
     summary = (
         f"Fitted to {len(rows)} questions. On questions that they were not fitted to, votes by the fitted "

@@ -104,16 +104,26 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes = grid[0][0]
         for i, row in enumerate(rows):
             point, *_ = axes.errorbar(
-                row["tokens"], 100 * row["accuracy"], 100 * (row["interval"] or 0.0), linestyle="",
-                marker=MARKERS[i % len(MARKERS)], markersize=8, markeredgecolor="white", elinewidth=1,
+                row["tokens"],
+                100 * row["accuracy"],
+                100 * (row["interval"] or 0.0),
+                linestyle="",
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=8,
+                markeredgecolor="white",
+                elinewidth=1,
                 label=row["label"],
-            )  # fmt: skip
+            )
             tokens, shares = zip(*row["curve"], strict=True) if row.get("curve") else ((), ())
             axes.plot(tokens, [100 * share for share in shares], color=point.get_color(), alpha=0.4)
         if min(row["tokens"] for row in rows) > 0:
             log_axis(axes, 10)
-        axes.set(xlabel="generated tokens per problem, verifier included", ylabel="accuracy (%)",
-                 title="Accuracy against tokens", ymargin=0.15)  # fmt: skip
+        axes.set(
+            xlabel="generated tokens per problem, verifier included",
+            ylabel="accuracy (%)",
+            title="Accuracy against tokens",
+            ymargin=0.15,
+        )
         percent_axis(axes, "y")
         axes.figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
 
@@ -136,8 +146,10 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     with panels(path, len(models), len(datasets), width, height) as grid:
         for (i, model), (j, dataset) in itertools.product(enumerate(models), enumerate(datasets)):
             axes, group = grid[i][j], frame[(frame["model"] == model) & (frame["data set"] == dataset)]
-            means, errors = (100 * group.pivot(index="at", columns="metric", values=key).astype(float)
-                             for key in ("mean", "error"))  # fmt: skip
+            means, errors = (
+                100 * group.pivot(index="at", columns="metric", values=key).astype(float)
+                for key in ("mean", "error")
+            )
             if number:
                 means.plot(ax=axes, yerr=errors.fillna(0.0), marker="o", capsize=3, legend=False)
                 axes.set(xlabel=number, ylabel="%")

@@ -205,20 +205,27 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
-        *([f"accuracy, {mode} extraction %", share(graded, "exact_match")]
-          for mode, graded in metrics["extraction"].items()),
+        *(
+            [f"accuracy, {mode} extraction %", share(graded, "exact_match")]
+            for mode, graded in metrics["extraction"].items()
+        ),
         ["candidates a problem", number(metrics["candidates"], 1)],
         ["  different texts", number(metrics.get("texts"), 1)],
         ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["proposals that the acquisition function decided %", percent(metrics["decided"])],
-        *([AUC[texts], percent(part)]
-          for texts, part in (metrics.get("auc") or {}).items() if part is not None),
+        *(
+            [AUC[texts], percent(part)]
+            for texts, part in (metrics.get("auc") or {}).items()
+            if part is not None
+        ),
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
         ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],
-        *([f"{title}, peak", memory(metrics["peak_bytes"][kind])]
-          for kind, title in (("kv", "keys and values"), ("activations", "activations"))
-          if metrics["peak_bytes"][kind] is not None),
-    ]  # fmt: skip
+        *(
+            [f"{title}, peak", memory(metrics["peak_bytes"][kind])]
+            for kind, title in (("kv", "keys and values"), ("activations", "activations"))
+            if metrics["peak_bytes"][kind] is not None
+        ),
+    ]
     return Table(["", "value"], rows)

@@ -206,9 +206,10 @@ def cost_tables(groups: Sequence[RunGroup], reference: str) -> dict[str, Table]:
         "cost": replace(plain, title="Cost", note="Totals of a run over its problems, mean over draws."),
         "cost_relative": replace(
             _costs(relative, dict.fromkeys(COSTS, partial(percent, digits=2)), " %"),
-            title=f"Cost relative to {reference}", note="In percent.",
+            title=f"Cost relative to {reference}",
+            note="In percent.",
         ),
-    }  # fmt: skip
+    }
     return {name: table for name, table in tables.items() if table.rows}
 
 

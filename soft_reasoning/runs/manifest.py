@@ -28,10 +28,26 @@ RESOURCES = (*(f"engine.{name}" for name in ENGINE_RESOURCES), "model.device_map
 LIMIT = "dataset.limit"
 
 IGNORED = (
-    "fresh", "progress", "cache", "cache_gb", "limit", LIMIT, "max_live", "methods", "budget", "label",
-    "reference", "launcher", "logging", "ray", "hydra", "prompt.answer_type",
-    "calibration.portfolio", "calibration.reference", *RESOURCES,
-)  # fmt: skip
+    "fresh",
+    "progress",
+    "cache",
+    "cache_gb",
+    "limit",
+    LIMIT,
+    "max_live",
+    "methods",
+    "budget",
+    "label",
+    "reference",
+    "launcher",
+    "logging",
+    "ray",
+    "hydra",
+    "prompt.answer_type",
+    "calibration.portfolio",
+    "calibration.reference",
+    *RESOURCES,
+)
 """Keys that change no problem's result.
 
 They concern display, batching and distribution of a run, the number of its problems, the declared type of the

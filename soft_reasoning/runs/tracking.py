@@ -89,9 +89,13 @@ class WeightsAndBiases(Tracker):
         import wandb
 
         run = self.trackers.WandBTracker(
-            self._project, **self._options, dir=str(folder), name=folder.name, group=folder.parent.name,
+            self._project,
+            **self._options,
+            dir=str(folder),
+            name=folder.name,
+            group=folder.parent.name,
             settings=wandb.Settings(console="off"),  # standard output is for results
-        )  # fmt: skip
+        )
         run.start()
         run.store_init_configuration(dict(config))
         return run

@@ -48,9 +48,13 @@ class Progress:
 
             shape = "{bar:24} {postfix}"
             self._bar = tqdm(
-                total=self.total, initial=self.done, file=self._stream, leave=False, bar_format=shape,
+                total=self.total,
+                initial=self.done,
+                file=self._stream,
+                leave=False,
+                bar_format=shape,
                 dynamic_ncols=True,
-            )  # fmt: skip
+            )
         return self
 
     def __exit__(self, *_: object) -> None:

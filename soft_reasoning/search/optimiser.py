@@ -231,8 +231,12 @@ class BayesianOptimiser:
             gp = self.surrogate.fit(seen)
             alike = (behaviour.unsqueeze(-1) == behaviour.gather(-1, chosen).unsqueeze(-2)).any(-1)
             rest = KrigingBeliever().choose(
-                lambda model, _: PosteriorStandardDeviation(model), gp, features, seen.new_zeros(len(seen)),
-                k - chosen.shape[1], behaviour.masked_fill(alike, -1),
-            )  # fmt: skip
+                lambda model, _: PosteriorStandardDeviation(model),
+                gp,
+                features,
+                seen.new_zeros(len(seen)),
+                k - chosen.shape[1],
+                behaviour.masked_fill(alike, -1),
+            )
             chosen = torch.cat([chosen, torch.tensor([proposal.chosen for proposal in rest])], dim=-1)
         return from_pools(features, chosen)

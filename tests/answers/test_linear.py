@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
 from soft_reasoning.answers.reading import _read
 
+# Formatted by hand: 100 pieces of a few letters, grouped.
 PIECES = [
     "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
     "{", "\\frac{1",

@@ -11,6 +11,7 @@ from soft_reasoning.types import Problem
 
 patient = settings(deadline=None)  # machines under load take their time
 
+# Formatted by hand: short pieces.
 PIECES = st.sampled_from(
     ["Answer:", "answer is", "\\boxed{", "}", "\\frac{1}{", "-", "−", "1", "0", "/", "7,000", "e9", "^", ".",
      "=", "%", "$", " ", "\n", "yes", "no", "(B)", "million", "Question:", "½", "²", "<<", ">>", "x 10^", "√"]

@@ -5,6 +5,7 @@ import pytest
 from soft_reasoning.answers import equal, extract, locate
 from soft_reasoning.types import UserError
 
+# Formatted by hand: short cases, several a line.
 RIGHT = {
     "number": [
         ("Answer: 18", "18"), ("**Answer:** $18.00 a day", "18"), ("#### 1,234", "1234"),
@@ -40,6 +41,7 @@ RIGHT = {
         ("Answer: \\text{red}", "red"),
     ],
 }  # fmt: skip
+# Formatted by hand: short cases, grouped by what is wrong with them.
 UNREAD = {
     "number": [
         "Answer:", "####", "Answer: none", "It is 12 or 13.", "Answer: I do not know",  # no value
@@ -70,14 +72,29 @@ UNREAD = {
 }  # fmt: skip
 OPTIONS = "Which?\n(A) 2\n(B) London\n(C) New London\n(D) none of the above\n(E) 4 K"
 CHOICES = {
-    "Answer: B": "B", "(c)": "C", "Answer: **D**": "D", "\\boxed{\\text{B}}": "B", "B) London": "B",
-    "The correct choice is D: none of the above": "D", "Answer: New London": "C", "It is London.": "B",
-    "So option E is right.": "E", "Option E: 4 K": "E", "Answer: D, because B is wrong": "D",
-    "Answer: F": None, "Answer: K": None,  # not offered
-    "Answer: B\n\\boxed{F = ma}": None, "\\boxed{A + B}": None,  # formulas
-    "Answer: B or C": None, "Answer: A, B": None, "B) none of the above": None, "Answer: not B": None,
-    "London or 4 K": None, "A city": None, "": None,
-}  # fmt: skip
+    "Answer: B": "B",
+    "(c)": "C",
+    "Answer: **D**": "D",
+    "\\boxed{\\text{B}}": "B",
+    "B) London": "B",
+    "The correct choice is D: none of the above": "D",
+    "Answer: New London": "C",
+    "It is London.": "B",
+    "So option E is right.": "E",
+    "Option E: 4 K": "E",
+    "Answer: D, because B is wrong": "D",
+    "Answer: F": None,
+    "Answer: K": None,  # not offered
+    "Answer: B\n\\boxed{F = ma}": None,
+    "\\boxed{A + B}": None,  # formulas
+    "Answer: B or C": None,
+    "Answer: A, B": None,
+    "B) none of the above": None,
+    "Answer: not B": None,
+    "London or 4 K": None,
+    "A city": None,
+    "": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -113,11 +130,17 @@ def test_options_are_read_from_the_question(listed):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Thought. Answer: 18 eggs\nAnswer: 19", "18"), ("So she has 18 eggs.", None), ("\\boxed{18}", None),
-        ("Answer:\n18", None), ("answer: 18", None), ("NoAnswer: 18", None), ("Answer: 10-5=5", "5"),
-        ("Answer: so \\boxed{5}", "5"), ("Answer: \\boxed{5", None),
+        ("Thought. Answer: 18 eggs\nAnswer: 19", "18"),
+        ("So she has 18 eggs.", None),
+        ("\\boxed{18}", None),
+        ("Answer:\n18", None),
+        ("answer: 18", None),
+        ("NoAnswer: 18", None),
+        ("Answer: 10-5=5", "5"),
+        ("Answer: so \\boxed{5}", "5"),
+        ("Answer: \\boxed{5", None),
     ],
-)  # fmt: skip
+)
 def test_strict_reads_the_marked_line_alone(text, expected):
     assert extract(text, "number", mode="strict") == expected
 
@@ -125,13 +148,17 @@ def test_strict_reads_the_marked_line_alone(text, expected):
 @pytest.mark.parametrize(
     ("marked", "kind"),
     {
-        "Answer: [18].": "number", "Answer: 10/4 = 5/2 = [2.5]": "number",
+        "Answer: [18].": "number",
+        "Answer: 10/4 = 5/2 = [2.5]": "number",
         "Answer: **[−7]** of them": "number",
-        "So $400,000 - $282,000 = $[118,000].": "number", "The answer is [5 million]": "number",
-        "So it is [false].": "boolean", "I'd pick ([A]).": "choice", "\\boxed{[x^{2} + 1]}": "latex",
+        "So $400,000 - $282,000 = $[118,000].": "number",
+        "The answer is [5 million]": "number",
+        "So it is [false].": "boolean",
+        "I'd pick ([A]).": "choice",
+        "\\boxed{[x^{2} + 1]}": "latex",
         "Answer: [New York]. A city.": "text",
     }.items(),
-)  # fmt: skip
+)
 def test_the_place_of_an_answer(marked, kind):
     text = marked.replace("[", "").replace("]", "")
     assert locate(text, kind) == (marked.index("["), marked.index("]") - 1)

@@ -289,10 +289,16 @@ class EngineContract:
         wide = torch.zeros(1, engine.hidden_size + 1)
         bad = torch.full((1, engine.hidden_size), math.nan)
         for options in (
-            {"soft": wide}, {"soft": bad}, {"soft": bad.nan_to_num(posinf=1.0) / 0}, {"soft": wide[0]},
-            {"soft": engine.embed([3]), "position": len(prompts[0]) + 1}, {"max_new_tokens": 0},
-            {"max_new_tokens": -1, "top_logprobs": 1}, {"top_logprobs": -1}, {"next_logits": (10**9,)},
-        ):  # fmt: skip
+            {"soft": wide},
+            {"soft": bad},
+            {"soft": bad.nan_to_num(posinf=1.0) / 0},
+            {"soft": wide[0]},
+            {"soft": engine.embed([3]), "position": len(prompts[0]) + 1},
+            {"max_new_tokens": 0},
+            {"max_new_tokens": -1, "top_logprobs": 1},
+            {"top_logprobs": -1},
+            {"next_logits": (10**9,)},
+        ):
             with pytest.raises(ValueError, match="expected"):
                 engine.add([Request(prompts[0]), Request(prompts[0], **options)])
             assert not engine.queued

@@ -13,11 +13,17 @@ from soft_reasoning.types import UserError
 
 ROWS = [
     {
-        "key": f"k{n}", "q": f"Row {n}?", "truth": bool(n % 2), "size": f"{n},000", "options": ["x", "y"],
-        "pick": n % 2, "formula": f"x^{n}", "name": f"Row {n}",
+        "key": f"k{n}",
+        "q": f"Row {n}?",
+        "truth": bool(n % 2),
+        "size": f"{n},000",
+        "options": ["x", "y"],
+        "pick": n % 2,
+        "formula": f"x^{n}",
+        "name": f"Row {n}",
     }
     for n in range(8)
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -82,9 +88,15 @@ def test_what_is_missing_is_no_answer(tmp_path, name, end):
     choices = ["dataset.row.choices=choices"] if kind == "choice" else []
     prompt = {"number": "math", "open": "any"}.get(kind, kind)
     config = compose_config(
-        ["dataset=custom", f"dataset.path={file}", f"dataset.answer_type={kind}", f"prompt={prompt}",
-         "dataset.row.id=id", *choices]
-    )  # fmt: skip
+        [
+            "dataset=custom",
+            f"dataset.path={file}",
+            f"dataset.answer_type={kind}",
+            f"prompt={prompt}",
+            "dataset.row.id=id",
+            *choices,
+        ]
+    )
     with pytest.raises(UserError) as caught:
         build_dataset(config).problems()
     line = str(caught.value)
@@ -122,10 +134,13 @@ WORDS, NUMBERS = ["red", "blue", "green", "none"], ["1", "2", "3", "4"]
         ([(WORDS, 1), (WORDS, 2)], "from_0", ["B", "C"]),
         ([(["B", "A"], "A"), (WORDS, "C")], "letters", ["A", "C"]),
         ([(["B", "A"], "A"), (["D", "C"], "D")], "texts", ["B", "A"]),
-        ([({"text": WORDS, "label": NUMBERS}, "2"), ({"text": ["x", "y"], "label": ["A",
-        "B"]}, "B")], "labels", ["B", "B"]),
+        (
+            [({"text": WORDS, "label": NUMBERS}, "2"), ({"text": ["x", "y"], "label": ["A", "B"]}, "B")],
+            "labels",
+            ["B", "B"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_names_its_choices_in_one_way(tmp_path, caplog, rows, way, golds):
     with caplog.at_level("INFO"):
         assert choices(tmp_path, *rows) == golds
@@ -159,13 +174,18 @@ def test_training_rows_are_read_like_the_problems(tmp_path):
         text = "".join(json.dumps(row) + "\n" for row in some)
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
     options = [
-        "dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices",
-        f"dataset.path={tmp_path}/test.jsonl", f"dataset.train.path={tmp_path}/train.jsonl",
-    ]  # fmt: skip
+        "dataset=custom",
+        "dataset.answer_type=choice",
+        "prompt=choice",
+        "dataset.row.choices=choices",
+        f"dataset.path={tmp_path}/test.jsonl",
+        f"dataset.train.path={tmp_path}/train.jsonl",
+    ]
     listed = "\n(A) 1\n(B) 2\n(C) 3"
     assert sorted(build_dataset(compose_config(options)).training(), key=lambda e: e.answer) == [
-        Exemplar(f"Which is 1?{listed}", "1 is 1.", "A"), Exemplar(f"Which is 3?{listed}", "3 is 3.", "C")
-    ]  # fmt: skip
+        Exemplar(f"Which is 1?{listed}", "1 is 1.", "A"),
+        Exemplar(f"Which is 3?{listed}", "3 is 3.", "C"),
+    ]
     with pytest.raises(UserError, match="train.row.answer: expected the name of a column"):
         build_dataset(compose_config([*options, "dataset.row.answer=null"])).training()
 

@@ -99,15 +99,21 @@ def test_bad_rows_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("name", "row", "problem"),
     [
-        ("svamp", {"ID": "chal-1", "Body": "A", "Question": "Q?", "Equation": "", "Answer": "51.0"},
-         Problem("chal-1", "A. Q?", "51")),
+        (
+            "svamp",
+            {"ID": "chal-1", "Body": "A", "Question": "Q?", "Equation": "", "Answer": "51.0"},
+            Problem("chal-1", "A. Q?", "51"),
+        ),
         ("gsm_hard", {"input": "Q?", "target": -2.5}, Problem("gsm_hard-0", "Q?", "-2.5")),
-        ("strategyqa", {"qid": "x", "term": "T", "description": "d", "question": "Q?", "answer": True},
-         Problem("strategyqa-x", "T: d. Q?", "True", "boolean")),
+        (
+            "strategyqa",
+            {"qid": "x", "term": "T", "description": "d", "question": "Q?", "answer": True},
+            Problem("strategyqa-x", "T: d. Q?", "True", "boolean"),
+        ),
         ("aime_2024", {"id": 60, "problem": "Q?", "answer": "033"}, Problem("aime_2024-60", "Q?", "33")),
         ("aime_2025", {"id": "0", "problem": "Q?", "answer": "70"}, Problem("aime_2025-0", "Q?", "70")),
     ],
-)  # fmt: skip
+)
 def test_each_benchmarks_rows(tmp_path, name, row, problem):
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     options = [f"dataset={name}", f"dataset.path={tmp_path / 'rows.jsonl'}"]

@@ -28,8 +28,9 @@ def test_every_layout_gives_the_same_rows(tmp_path):
     assert docs(lines) == docs(array) == docs(str(tmp_path / "rows.csv")) == DOCS
     assert [row.where.rpartition("rows")[2] for row in read_file(lines)] == [".jsonl line 1", ".jsonl line 3"]
     assert [row.where.rpartition("rows")[2] for row in read_file(str(tmp_path / "rows.csv"))] == [
-        ".csv row 1", ".csv row 2",
-    ]  # fmt: skip
+        ".csv row 1",
+        ".csv row 2",
+    ]
 
 
 def test_parquet(tmp_path):

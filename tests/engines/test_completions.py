@@ -27,10 +27,13 @@ CHANGED = {
     "prompt_ids": [(5, 6, 7, 9), (5, 6, 7), (6, 5, 7, 8)],
     "soft": [SOFT.double(), SOFT.half(), torch.ones(1, 32), torch.nextafter(SOFT, 2 * SOFT)],
     "position": [0, 2, None],
-    "sampling": [Sampling(0.6), *(
-        replace(BASE.sampling, **change)
-        for change in ({"top_k": 2}, {"top_p": 0.5}, {"first_temperature": 0.1}, {"first_top_k": 3})
-    )],
+    "sampling": [
+        Sampling(0.6),
+        *(
+            replace(BASE.sampling, **change)
+            for change in ({"top_k": 2}, {"top_p": 0.5}, {"first_temperature": 0.1}, {"first_top_k": 3})
+        ),
+    ],
     "max_new_tokens": [9, 11],
     "min_new_tokens": [1],
     "stop": [(), ("x", "y"), ("y",)],
@@ -44,7 +47,7 @@ CHANGED = {
     "turn": [],
     "adjust": [],
     "feed": [],
-}  # fmt: skip
+}
 """By field of a request, values that give it another key. Those without a value are tested apart."""
 
 
@@ -109,10 +112,15 @@ def test_an_engine_is_known_by_all_that_it_is(engine, monkeypatch):
     same = engine_identity(engine)
     assert engine_identity(FakeEngine()) == same == engine_identity(changed(settings={"threads": 4}))
     others = [
-        Other(), FakeEngine(hidden_size=16), changed(settings={"path": "a"}), changed(settings={"path": "b"}),
-        changed(eos_ids=frozenset([1, 2])), changed(tokenizer=Words()), changed(device=torch.device("cpu")),
+        Other(),
+        FakeEngine(hidden_size=16),
+        changed(settings={"path": "a"}),
+        changed(settings={"path": "b"}),
+        changed(eos_ids=frozenset([1, 2])),
+        changed(tokenizer=Words()),
+        changed(device=torch.device("cpu")),
         changed(_lookup=lambda ids: 2 * engine._lookup(ids)),
-    ]  # fmt: skip
+    ]
     marks = [engine_identity(other) for other in others]
     monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9")
     marks.append(engine_identity(engine))

@@ -41,10 +41,16 @@ def write(path, architecture="llama", eot=None):
     writer.add_chat_template("{{ messages[0]['content'] }}")
     square = (HIDDEN, HIDDEN)
     shapes = {
-        "token_embd": (len(WORDS), HIDDEN), "output": (len(WORDS), HIDDEN),
-        "blk.0.attn_q": square, "blk.0.attn_k": square, "blk.0.attn_v": square, "blk.0.attn_output": square,
-        "blk.0.ffn_gate": (INNER, HIDDEN), "blk.0.ffn_up": (INNER, HIDDEN), "blk.0.ffn_down": (HIDDEN, INNER),
-    }  # fmt: skip
+        "token_embd": (len(WORDS), HIDDEN),
+        "output": (len(WORDS), HIDDEN),
+        "blk.0.attn_q": square,
+        "blk.0.attn_k": square,
+        "blk.0.attn_v": square,
+        "blk.0.attn_output": square,
+        "blk.0.ffn_gate": (INNER, HIDDEN),
+        "blk.0.ffn_up": (INNER, HIDDEN),
+        "blk.0.ffn_down": (HIDDEN, INNER),
+    }
     stored = {}
     for name, shape in shapes.items():
         blocks = gguf.quantize(rng.normal(size=shape).astype(np.float32), gguf.GGMLQuantizationType.Q8_0)

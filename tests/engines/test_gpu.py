@@ -30,10 +30,14 @@ def requests(count: int, length: int, new: int) -> list[Request]:
 def uneven(engine: HuggingFaceEngine) -> list[Request]:
     """Some with a soft token; rows end one after the other, and the longest outgrow their buffers."""
     return [
-        Request(r.prompt_ids, soft=engine.embed([5 + i]) if i % 2 else None, max_new_tokens=5 + 15 * i,
-                min_new_tokens=5 + 15 * i)
+        Request(
+            r.prompt_ids,
+            soft=engine.embed([5 + i]) if i % 2 else None,
+            max_new_tokens=5 + 15 * i,
+            min_new_tokens=5 + 15 * i,
+        )
         for i, r in enumerate(requests(10, 40, 1))
-    ]  # fmt: skip
+    ]
 
 
 @contextmanager

@@ -17,12 +17,23 @@ from tests.engines.test_refusals import COMPOSED, composed
 
 CAP = {"final_logit_softcapping": 5.0}
 HEADS = {
-    "llama": {}, "gpt2": {}, "opt": {}, "ctrl": {},
-    "cohere": {"logit_scale": 0.3}, "cohere2": {"logit_scale": 2.0},
-    "granite": {}, "granitemoe": {"logits_scaling": 3.0}, "gemma2": CAP, "gemma3_text": CAP, "nanochat": CAP,
-    "gemma4_text": CAP, "falcon_h1": {"lm_head_multiplier": 0.5}, "minicpm3": {}, "llama4_text": {},
+    "llama": {},
+    "gpt2": {},
+    "opt": {},
+    "ctrl": {},
+    "cohere": {"logit_scale": 0.3},
+    "cohere2": {"logit_scale": 2.0},
+    "granite": {},
+    "granitemoe": {"logits_scaling": 3.0},
+    "gemma2": CAP,
+    "gemma3_text": CAP,
+    "nanochat": CAP,
+    "gemma4_text": CAP,
+    "falcon_h1": {"lm_head_multiplier": 0.5},
+    "minicpm3": {},
+    "llama4_text": {},
     "modernbert-decoder": {},
-}  # fmt: skip
+}
 
 
 def agrees(engine):

@@ -123,9 +123,12 @@ def test_auto_counts_the_parameters_of_a_model_with_code_of_its_own(
 
 
 ENDS_OF_TURN = {
-    "llama3.2": "<|eot_id|>", "qwen2.5": "<|im_end|>", "qwen3": "<|im_end|>", "mistral": "</s>",
+    "llama3.2": "<|eot_id|>",
+    "qwen2.5": "<|im_end|>",
+    "qwen3": "<|im_end|>",
+    "mistral": "</s>",
     "gemma2": "<end_of_turn>",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -308,9 +311,14 @@ def asked(monkeypatch):
 
 def test_every_option_of_a_model_reaches_transformers(asked):
     config, tokenizer, model = asked(
-        "model.path=someone/model", "model.revision=abc123", "model.dtype=bfloat16", "model.device_map=auto",
-        "model.attn_implementation=sdpa", "model.quantization=4bit", "model.trust_remote_code=true",
-    )  # fmt: skip
+        "model.path=someone/model",
+        "model.revision=abc123",
+        "model.dtype=bfloat16",
+        "model.device_map=auto",
+        "model.attn_implementation=sdpa",
+        "model.quantization=4bit",
+        "model.trust_remote_code=true",
+    )
     common = {"revision": "abc123", "trust_remote_code": True}
     assert config == tokenizer == call("someone/model", **common)
     quantised = model.kwargs.pop("quantization_config")

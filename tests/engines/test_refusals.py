@@ -58,12 +58,21 @@ def test_eager_attention_of_falcon_with_alibi_is_refused():
     assert "adds its position bias twice" in message and "attn_implementation=sdpa" in message
 
 
-VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-          "image_size": 28, "patch_size": 14}  # fmt: skip
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
 TOKENS = {"image_token_id": 0, "video_token_id": 1, "audio_token_id": 2}
 COMPOSED = {
-    "qwen3_5": "qwen3_5_text", "gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
-}  # fmt: skip
+    "qwen3_5": "qwen3_5_text",
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+}
 
 
 def composed(family, **settings):

@@ -69,10 +69,18 @@ def draw_by_sorting(logits, u, *, temperature: float, top_k: int = 0, top_p: flo
 
 
 FILTERS = [
-    {}, {"temperature": 0.5}, {"temperature": 30.0}, {"top_k": 5}, {"top_k": 300}, {"top_p": 0.9},
-    {"top_p": 0.0}, {"temperature": 30.0, "top_p": 0.9}, {"temperature": 30.0, "top_k": 25},
-    {"top_k": 50, "top_p": 0.3}, {"temperature": 30.0, "top_k": 400, "top_p": 0.95},
-]  # fmt: skip
+    {},
+    {"temperature": 0.5},
+    {"temperature": 30.0},
+    {"top_k": 5},
+    {"top_k": 300},
+    {"top_p": 0.9},
+    {"top_p": 0.0},
+    {"temperature": 30.0, "top_p": 0.9},
+    {"temperature": 30.0, "top_k": 25},
+    {"top_k": 50, "top_p": 0.3},
+    {"temperature": 30.0, "top_k": 400, "top_p": 0.95},
+]
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)

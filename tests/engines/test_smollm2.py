@@ -53,9 +53,13 @@ def test_the_weights_are_the_file_s_own(reasoner):
 def test_without_noise_candidates_are_the_greedy_continuation(reasoner):
     engine, prompts = reasoner.context.engine, reasoner.context.prompts
     quiet = SoftReasoner(
-        engine.model, engine.tokenizer, prompt="math", k=2, rounds=0,
+        engine.model,
+        engine.tokenizer,
+        prompt="math",
+        k=2,
+        rounds=0,
         overrides=["embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "max_new_tokens=24"],
-    )  # fmt: skip
+    )
     for question, result in zip(QUESTIONS[:2], quiet.solve(QUESTIONS[:2]), strict=True):
         prompt = prompts.solve(Problem("question", question))
         [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=25, stop=prompt.stop)])

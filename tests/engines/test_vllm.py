@@ -107,7 +107,7 @@ class TestAgreement:
                     stop=("e", " the")[: i % 3],
                     seed=i,
                     sampling=Sampling(first_temperature=30.0, first_top_k=20) if i % 5 == 0 else Sampling(),
-                )  # fmt: skip
+                )
             )
         for reply, other in zip(ours.generate(requests), theirs.generate(requests), strict=True):
             assert (reply.token_ids, reply.text) == (other.token_ids, other.text)

@@ -50,10 +50,18 @@ def base(tmp_path_factory):
     vocabulary = json.loads((shipped / "tokenizer.json").read_text())["model"]["vocab"]
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, initializer_range=0.2,
-        bos_token_id=1, eos_token_id=2, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        initializer_range=0.2,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
@@ -76,8 +84,13 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
-    run = [f"model.path={base}", "dataset=custom", f"dataset.path={tmp_path / 'asked.jsonl'}", "prompt=demo",
-           f"dataset.train.path={tmp_path / 'rows.jsonl'}"]  # fmt: skip
+    run = [
+        f"model.path={base}",
+        "dataset=custom",
+        f"dataset.path={tmp_path / 'asked.jsonl'}",
+        "prompt=demo",
+        f"dataset.train.path={tmp_path / 'rows.jsonl'}",
+    ]
     folder = tmp_path / "adapter"
     trained = ["--epochs", "20", "--batch-size", "8", "--learning-rate", "0.01", "--warmup-steps", "2"]
     monkeypatch.setattr(sys, "argv", ["finetune.py", "--out", str(folder), *trained, *run])

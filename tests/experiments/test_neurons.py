@@ -23,9 +23,15 @@ def hand_made():
     """Two layers of 40 gated neurons; attention adds nothing. Embeddings are one-hot, and a gate reads RIGHT
     or WRONG; all other neurons are off."""
     config = LlamaConfig(
-        vocab_size=16, hidden_size=16, intermediate_size=WIDTH, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False,
-    )  # fmt: skip
+        vocab_size=16,
+        hidden_size=16,
+        intermediate_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,
+    )
     torch.manual_seed(0)
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():

@@ -99,8 +99,10 @@ def test_the_script_writes_the_table_and_refuses_runs_without_figures(tmp_path, 
     script.main()
     assert "| 84.3 ± 1.4 |" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "sweep").glob("beside_paper.*")} == {
-        "beside_paper.csv", "beside_paper.tex", "beside_paper.md",
-    }  # fmt: skip
+        "beside_paper.csv",
+        "beside_paper.tex",
+        "beside_paper.md",
+    }
     finished(tmp_path / "other", 0.5)
     monkeypatch.setattr(sys, "argv", ["beside", str(tmp_path / "other")])
     with pytest.raises(SystemExit):

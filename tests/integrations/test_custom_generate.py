@@ -192,16 +192,21 @@ def test_type_ids_and_positions_of_a_tokenizer_are_taken(demo, batch):
     positions = (mask.cumsum(-1) - 1).clamp_min(0)
     padded = positions.masked_fill(mask == 0, 1)
     for more in (
-        {"token_type_ids": torch.zeros_like(ids)}, {"position_ids": positions}, {"position_ids": padded},
+        {"token_type_ids": torch.zeros_like(ids)},
+        {"position_ids": positions},
+        {"position_ids": padded},
         {"token_type_ids": torch.zeros_like(ids), "position_ids": positions},
-    ):  # fmt: skip
+    ):
         assert torch.equal(ours(demo, {**batch, **more}, method="cot", max_new_tokens=5), plain)
     for wrong in (
-        {"position_ids": positions + 1}, {"position_ids": positions.flip(-1)},
-        {"position_ids": 0 * positions}, {"position_ids": positions[:, 1:]},
+        {"position_ids": positions + 1},
+        {"position_ids": positions.flip(-1)},
+        {"position_ids": 0 * positions},
+        {"position_ids": positions[:, 1:]},
         {"token_type_ids": torch.ones_like(ids)},
-        {"inputs_embeds": torch.ones(3, 4, 8)}, {"decoder_input_ids": ids},
-    ):  # fmt: skip
+        {"inputs_embeds": torch.ones(3, 4, 8)},
+        {"decoder_input_ids": ids},
+    ):
         with pytest.raises(UserError) as error:
             generate(demo[0], **batch, **wrong, tokenizer=demo[1])
         assert "\n" not in str(error.value)

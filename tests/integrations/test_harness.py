@@ -69,9 +69,15 @@ def task(folder, rows=ROWS[:60], **changes):
 def evaluate(name, manager, asked, limit=4, options=None, **arguments):
     """The harness's results and samples of one task."""
     evaluation = lm_eval.simple_evaluate(
-        name, model_args={"pretrained": DEMO, **arguments}, tasks=[asked], task_manager=manager, limit=limit,
-        device="cpu", bootstrap_iters=0, **(options or {}),
-    )  # fmt: skip
+        name,
+        model_args={"pretrained": DEMO, **arguments},
+        tasks=[asked],
+        task_manager=manager,
+        limit=limit,
+        device="cpu",
+        bootstrap_iters=0,
+        **(options or {}),
+    )
     return evaluation["results"][asked["task"]], evaluation["samples"][asked["task"]]
 
 
@@ -106,13 +112,23 @@ def test_generation_arguments_are_those_of_hf(manager, folder):
 
 def test_log_likelihoods_are_those_of_hf(manager, folder):
     choices = task(
-        folder, output_type="multiple_choice", doc_to_choice=["3", "5", "92"], doc_to_target=2,
-        filter_list=None, generation_kwargs=None, metric_list=[{"metric": "acc"}, {"metric": "acc_norm"}],
-    )  # fmt: skip
+        folder,
+        output_type="multiple_choice",
+        doc_to_choice=["3", "5", "92"],
+        doc_to_target=2,
+        filter_list=None,
+        generation_kwargs=None,
+        metric_list=[{"metric": "acc"}, {"metric": "acc_norm"}],
+    )
     rolling = task(
-        folder, output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{question}}",
-        filter_list=None, generation_kwargs=None, metric_list=[{"metric": "word_perplexity"}],
-    )  # fmt: skip
+        folder,
+        output_type="loglikelihood_rolling",
+        doc_to_text="",
+        doc_to_target="{{question}}",
+        filter_list=None,
+        generation_kwargs=None,
+        metric_list=[{"metric": "word_perplexity"}],
+    )
     for asked in (choices, rolling):
         scores, rows = evaluate("hf", manager, asked)
         our_scores, our_rows = evaluate("soft_reasoning", manager, asked)

@@ -21,10 +21,16 @@ def test_an_evaluation_has_the_answers_and_the_score_of_solve(tmp_path, monkeypa
     problems = demo_dataset("validation", name="demo", limit=8).problems()
     with SoftReasoner.from_pretrained("demo", rounds=1) as reasoner, served(reasoner) as running:
         [log] = inspect_ai.eval(
-            "inspect_task.py", model="openai-api/soft-reasoning/demo", model_base_url=running.url,
-            model_args={"api_key": "none"}, log_dir=str(tmp_path), display="none",
-            num_choices=2, seed=3, extra_body={"soft_reasoning": {"k": 3}},
-        )  # fmt: skip
+            "inspect_task.py",
+            model="openai-api/soft-reasoning/demo",
+            model_base_url=running.url,
+            model_args={"api_key": "none"},
+            log_dir=str(tmp_path),
+            display="none",
+            num_choices=2,
+            seed=3,
+            extra_body={"soft_reasoning": {"k": 3}},
+        )
         assert log.status == "success", log.error
         expected = {each.id: reasoner.solve(each.question, k=3, seed=3) for each in problems}
         for sample in log.samples:

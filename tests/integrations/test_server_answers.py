@@ -72,13 +72,29 @@ def test_fields_that_act(client, reasoner, sent, meant):
 def test_harmless_fields_are_taken_and_change_nothing(client):
     parts = [{"type": "text", "text": Q[:10]}, {"type": "text", "text": Q[10:]}]
     sent = {
-        "colour": None, "frequency_penalty": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0,
-        "top_k": -1, "top_p": 0.5, "logit_bias": {}, "tools": [], "tool_choice": "auto",
-        "parallel_tool_calls": True, "response_format": {"type": "text"}, "n": None, "stop": None,
+        "colour": None,
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "top_k": -1,
+        "top_p": 0.5,
+        "logit_bias": {},
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "response_format": {"type": "text"},
+        "n": None,
+        "stop": None,
         "text": {"format": {"type": "text"}},
-        "stream_options": None, "logprobs": False, "seed": None, "store": True, "user": "ann",
-        "metadata": {"a": "b"}, "reasoning_effort": "high", "soft_reasoning": None,
-    }  # fmt: skip
+        "stream_options": None,
+        "logprobs": False,
+        "seed": None,
+        "store": True,
+        "user": "ann",
+        "metadata": {"a": "b"},
+        "reasoning_effort": "high",
+        "soft_reasoning": None,
+    }
     messages = [{"role": "user", "content": parts, "name": "ann"}]
     response = client.chat.completions.create(
         model="cot-demo", messages=messages, temperature=0.7, extra_body=sent
@@ -92,8 +108,12 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
 def test_a_chat_with_an_earlier_answer(client, reasoner):
     first = ask(client, "cot-demo").choices[0].message
     talk = [{"role": "developer", "content": "Be brief."}, *chat(Q), first, *chat("How many are left?")]
-    meant = [{"role": "system", "content": "Be brief."}, *chat(Q),
-             {"role": "assistant", "content": first.content}, *chat("How many are left?")]  # fmt: skip
+    meant = [
+        {"role": "system", "content": "Be brief."},
+        *chat(Q),
+        {"role": "assistant", "content": first.content},
+        *chat("How many are left?"),
+    ]
     response = client.chat.completions.create(model="cot-demo", messages=talk)
     check(response, reasoner.solve(meant, method="cot"))
 

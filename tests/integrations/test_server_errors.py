@@ -39,7 +39,7 @@ LONGER = {"k": 2000}
         ({"messages": [{"role": "user", "content": " "}]}, None, "expected a question in words"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model takes 1536"),
     ],
-)  # fmt: skip
+)
 def test_a_field_that_cannot_be_is_named(client, sent, param, words):
     for stream in (False, True):  # before the first event of a stream
         with pytest.raises(openai.BadRequestError, match=words) as error:

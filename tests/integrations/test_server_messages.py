@@ -19,40 +19,52 @@ REFUSED = {
     "a call": ([USER, {**ASKED, "tool_calls": [CALL]}, USER], "messages.1.tool_calls", "no calls of tools"),
     "a call alone": (
         [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, USER],
-        "messages.1.tool_calls", "no calls of tools",
+        "messages.1.tool_calls",
+        "no calls of tools",
     ),
     "a call without content": (
         [USER, {"role": "assistant", "tool_calls": [CALL]}, USER],
-        "messages.1.tool_calls", "no calls of tools",
+        "messages.1.tool_calls",
+        "no calls of tools",
     ),
     "several calls": (
-        [USER, {**ASKED, "tool_calls": [CALL, CALL]}, USER], "messages.1.tool_calls", "no calls of tools",
+        [USER, {**ASKED, "tool_calls": [CALL, CALL]}, USER],
+        "messages.1.tool_calls",
+        "no calls of tools",
     ),
     "calls of two messages": (
         [USER, {**ASKED, "tool_calls": [CALL]}, USER, {**ASKED, "tool_calls": [CALL]}, USER],
-        "tool_calls", "no calls of tools",
+        "tool_calls",
+        "no calls of tools",
     ),
     "a call in the old form": (
         [USER, {**ASKED, "function_call": {"name": "add", "arguments": "{}"}}, USER],
-        "messages.1.function_call", "no calls of tools",
+        "messages.1.function_call",
+        "no calls of tools",
     ),
     "a call of the user": ([{**USER, "tool_calls": [CALL]}], "messages.0.tool_calls", "no calls of tools"),
     "audio": ([USER, {**ASKED, "audio": {"id": "a1"}}, USER], "messages.1.audio", "no audio"),
     "a tool's result": (
-        [USER, {"role": "tool", "tool_call_id": "c1", "content": "5"}], "messages.1.role", "'assistant'",
+        [USER, {"role": "tool", "tool_call_id": "c1", "content": "5"}],
+        "messages.1.role",
+        "'assistant'",
     ),
     "a function's result": (
-        [USER, {"role": "function", "name": "add", "content": "5"}], "messages.1.role", "'assistant'",
+        [USER, {"role": "function", "name": "add", "content": "5"}],
+        "messages.1.role",
+        "'assistant'",
     ),
     "images beside the text": (
-        [{**USER, "images": ["iVBORw0KGgo="]}], "messages.0.images", "has an effect here",
+        [{**USER, "images": ["iVBORw0KGgo="]}],
+        "messages.0.images",
+        "has an effect here",
     ),
     "a refusal": ([USER, {**ASKED, "refusal": "No."}, USER], "messages.1.refusal", "has an effect here"),
     "a prefix": ([USER, {**ASKED, "prefix": True}, USER], "messages.1.prefix", "has an effect here"),
     "no content": ([{"role": "user", "content": None}], "messages.0.content", "expected a text"),
     "a number": ([{"role": "user", "content": 5}], "messages.0.content", "expected a text"),
     "an object": ([{"role": "user", "content": {"text": "?"}}], "messages.0.content", "expected a text"),
-}  # fmt: skip
+}
 PARTS = {
     "an image": (IMAGE, "image_url"),
     "audio": ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, "input_audio"),
@@ -162,7 +174,7 @@ def test_a_template_that_drops_a_message_or_fails_is_one_line():
         ("POST", "/v1/chat/completions", {"content-length": "20001"}, 413),
         ("OPTIONS", "/v1/models", PREFLIGHT, 400),
     ],
-)  # fmt: skip
+)
 def test_every_refusal_has_openai_s_form(running, method, path, headers, status):
     content = b"x" * 20_001 if "content-length" in headers else None
     url = running.url.removesuffix("/v1") + path

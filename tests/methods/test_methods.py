@@ -115,13 +115,12 @@ def test_placement_and_scope(engine, placement, scope):
 
 
 PROGRAMS = ["program", "program_consistency", "mixed_consistency"]
-BUDGETED = [
-    "soft_reasoning", "random_embedding", "verified_sampling", "cot", "self_consistency", "best_of_n",
-    "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer", "random_soft_prompts",
-    "several_temperatures", "adaptive_consistency", "early_stopping_consistency", "self_certainty",
-    "deepconf", "soft_thinking", "soft_thinking_gumbel", "ltpo", "power_sampling", "power_lookahead",
-    *PROGRAMS,
-]  # fmt: skip
+BUDGETED = (
+    "soft_reasoning random_embedding verified_sampling cot self_consistency best_of_n fire cot_decoding "
+    "verifier_only rap prefix_scorer random_soft_prompts several_temperatures adaptive_consistency "
+    "early_stopping_consistency self_certainty deepconf soft_thinking soft_thinking_gumbel ltpo "
+    "power_sampling power_lookahead"
+).split() + PROGRAMS
 
 
 @pytest.mark.parametrize("method", BUDGETED)
@@ -142,14 +141,19 @@ def test_every_method_keeps_within_its_budget(engine, method):
 @pytest.mark.parametrize(
     ("method", "bad"),
     [
-        ("soft_reasoning", "search.candidates=1"), ("soft_reasoning", "method.scope=1.5"),
-        ("soft_reasoning", "method.placement=end"), ("soft_reasoning", "reward.verifier_weight=abc"),
-        ("soft_reasoning", "verifier.max_new_tokens=0"), ("best_of_n", "decoding.top_p=2"),
-        ("cot", "method.max_new_tokens=0"), ("fire", "method.first_top_k=-4"),
-        ("cot_decoding", "method.aggregate=mean"), ("prefix_scorer", "method.form=tree"),
+        ("soft_reasoning", "search.candidates=1"),
+        ("soft_reasoning", "method.scope=1.5"),
+        ("soft_reasoning", "method.placement=end"),
+        ("soft_reasoning", "reward.verifier_weight=abc"),
+        ("soft_reasoning", "verifier.max_new_tokens=0"),
+        ("best_of_n", "decoding.top_p=2"),
+        ("cot", "method.max_new_tokens=0"),
+        ("fire", "method.first_top_k=-4"),
+        ("cot_decoding", "method.aggregate=mean"),
+        ("prefix_scorer", "method.form=tree"),
         ("rap", "method.usefulness_weight=1.5"),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_refused_when_built(method, bad):
     with pytest.raises(UserError) as refused:
         build_method(compose_config([f"method={method}", bad]))

@@ -23,10 +23,14 @@ SCRIPT = {
     " We 4 is 7": {END: 0.6, " total": 0.4},
 }
 WORTH = {
-    "First 3": 0.2, "We 4": 0.9, "So 5": 0.4,
-    "We 4 is 6": 0.3, "We 4 is 7": 0.8, "We 4 Now": 0.7,
+    "First 3": 0.2,
+    "We 4": 0.9,
+    "So 5": 0.4,
+    "We 4 is 6": 0.3,
+    "We 4 is 7": 0.8,
+    "We 4 Now": 0.7,
     "We 4 is 7 total": 0.6,
-}  # fmt: skip
+}
 
 
 def valued(script=SCRIPT, worth=WORTH):
@@ -54,8 +58,9 @@ def test_the_block_of_highest_value_is_kept_each_time():
 
 
 def test_a_stop_string_across_two_blocks_ends_the_solution():
-    engine = valued({"": {" 7": 1.0}, " 7": {" Question": 1.0}, " 7 Question": {":": 1.0}},
-                    {"7 Question": 0.5, "7": 0.5})  # fmt: skip
+    engine = valued(
+        {"": {" 7": 1.0}, " 7": {" Question": 1.0}, " 7 Question": {":": 1.0}}, {"7 Question": 0.5, "7": 0.5}
+    )
     [candidate] = solve(PrefixScorer(candidates=1, block_tokens=2), engine).candidates
     assert (candidate.text, candidate.finish_reason) == (" 7 ", "stop")
 

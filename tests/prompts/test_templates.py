@@ -28,7 +28,8 @@ OF_PARTS = {
     ),
     "either form": looped(EITHER),
     "either form, by iterability": looped(
-        "{% if m.content is iterable and m.content is not string %}" + TEXTS
+        "{% if m.content is iterable and m.content is not string %}"
+        + TEXTS
         + "{% else %}{{ m.content }}{% endif %}"
     ),
     "the first part": looped("{{ m.content[0]['text'] }}"),
@@ -43,7 +44,7 @@ OF_PARTS = {
     "mappings only": looped(
         "{% for p in m.content %}{% if p is mapping %}{{ p.text }}{% endif %}{% endfor %}"
     ),
-}  # fmt: skip
+}
 CHAT = (("system", "Be brief."), ("user", "Who is Ada?"), ("assistant", "A mathematician."))
 
 
@@ -101,14 +102,16 @@ LOSING_OF_CHATS = {
     "no answers": ("assistant", looped("{% if m.role != 'assistant' %}" + TEXT + "{% endif %}")),
     "the system in place of the user": (
         "user",
-        "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}" + looped(TEXT)
+        "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}"
+        + looped(TEXT)
         + "{% endif %}",
     ),
     "each role's last": ("user", looped("{% if m.role != 'user' or loop.last %}" + TEXT + "{% endif %}")),
     "parts of the user only": (
-        "assistant", looped("{% if m.role != 'assistant' %}" + TEXTS + "{% endif %}"),
+        "assistant",
+        looped("{% if m.role != 'assistant' %}" + TEXTS + "{% endif %}"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LOSING)
@@ -184,15 +187,28 @@ def test_one_of_several_templates_is_named():
     assert shown(prompts_of(default)) == f"[user]{QUESTION}[assistant]"
     dated = {"default": "{{ strftime_now('%Y') }}" + looped(TEXT), "rag": "x"}
     assert shown(prompts_of(dated)).startswith("2024[user]")
-    assert "refuses the prompt" in refused({"default": looped(TEXT), "rag": "{% for %}"},
-                                           chat_options={"chat_template": "rag"})  # fmt: skip
+    assert "refuses the prompt" in refused(
+        {"default": looped(TEXT), "rag": "{% for %}"}, chat_options={"chat_template": "rag"}
+    )
 
 
 @pytest.mark.parametrize(
     "form",
-    ["%d %b %Y", "%Y-%m-%d", "%B %d, %Y", "%A", "%d/%m/%y", "%j", "%-d %b", "%I %p", "%H:%M:%S", "%Y",
-     "%%", "day"],
-)  # fmt: skip
+    [
+        "%d %b %Y",
+        "%Y-%m-%d",
+        "%B %d, %Y",
+        "%A",
+        "%d/%m/%y",
+        "%j",
+        "%-d %b",
+        "%I %p",
+        "%H:%M:%S",
+        "%Y",
+        "%%",
+        "day",
+    ],
+)
 def test_a_template_may_write_the_date_in_any_form(form):
     day = datetime(2025, 3, 9)
     prompts = prompts_of("{{ strftime_now('" + form + "') }}" + looped(TEXT), date="2025-03-09")

@@ -11,31 +11,55 @@ MODELS = {
 
 
 def finished(
-    folder, accuracy, *, method="cot", model="demo", dataset="gsm8k", shots=0, seed=0, label=None,
-    methods=None, coverage=0.9, ended=None, generated=1000, engine="HuggingFaceEngine", verifier=None,
-    peaks=None, alike=None, **more,
-):  # fmt: skip
+    folder,
+    accuracy,
+    *,
+    method="cot",
+    model="demo",
+    dataset="gsm8k",
+    shots=0,
+    seed=0,
+    label=None,
+    methods=None,
+    coverage=0.9,
+    ended=None,
+    generated=1000,
+    engine="HuggingFaceEngine",
+    verifier=None,
+    peaks=None,
+    alike=None,
+    **more,
+):
     """Write a run; ``more`` are other groups of its configuration, and ``verifier`` (name, accuracy)."""
     typed = {f"{group}.{key}": value for group, values in more.items() for key, value in values.items()}
     parts = {"embedding": more.get("embedding")} | ({"stopping": {"rule": "agreement"}} if ended else {})
     config = {
-        "seed": seed, "label": label, "methods": methods, "model": {"path": MODELS.get(model, model)},
+        "seed": seed,
+        "label": label,
+        "methods": methods,
+        "model": {"path": MODELS.get(model, model)},
         "engine": {"path": MODELS.get(model, model), "max_batch_tokens": None},
         "dataset": {"name": dataset, "shots": shots, "hub": {"id": f"hub/{dataset}"}},
         "prompt": {"wording": {"head": f"Solve the {dataset} problems. It costs $5 or $10.\n"}},
-        "method": {"name": method, **parts}, **more,
-    }  # fmt: skip
+        "method": {"name": method, **parts},
+        **more,
+    }
     if verifier:
         config["verifier"] = {"name": verifier[0]}
     ended = ended or {"1": 1.0}
     results = {
-        "problems": 10, "exact_match": accuracy, "exact_match_stderr": 0.05,
-        "coverage": coverage, "coverage_stderr": 0.03, "one_text": alike,
+        "problems": 10,
+        "exact_match": accuracy,
+        "exact_match_stderr": 0.05,
+        "coverage": coverage,
+        "coverage_stderr": 0.03,
+        "one_text": alike,
         "rounds": {"mean": sum(int(n) * p for n, p in ended.items()), "share_ended_after": ended},
         "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": generated, "sequences": 50}},
-        "seconds": {"total": 61.0}, "peak_bytes": peaks or {"kv": None, "activations": None},
+        "seconds": {"total": 61.0},
+        "peak_bytes": peaks or {"kv": None, "activations": None},
         "verifier": None if verifier is None else {"accuracy": verifier[1]},
-    }  # fmt: skip
+    }
     folder.mkdir(parents=True)
     manifest = {"config": config, "overrides": typed, "model": {"engine": engine}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

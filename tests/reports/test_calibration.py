@@ -9,9 +9,14 @@ from soft_reasoning.search.prior import Prior
 
 FAKE = ["engine=fake", "embedding=gaussian", "progress=false", "max_new_tokens=20", "limit=4"]
 SMALL = [
-    "calibration.points=8", "calibration.portfolio=6", "calibration.tries=5", "calibration.sigmas=[1,2]",
-    "calibration.embeddings=[]", "calibration.temperatures=[]", "dataset.split=validation",
-]  # fmt: skip
+    "calibration.points=8",
+    "calibration.portfolio=6",
+    "calibration.tries=5",
+    "calibration.sigmas=[1,2]",
+    "calibration.embeddings=[]",
+    "calibration.temperatures=[]",
+    "dataset.split=validation",
+]
 
 
 def tried(answers, right=None):

@@ -64,8 +64,10 @@ def test_the_fit_is_the_logistic_regression_of_scikit_learn():
     fitted = fitted_to(rows, PARTS)
     table = [[value[part] for part in PARTS] for row in rows for value in row.values]
     right = [good for row in rows for good in row.right]
-    scales = [math.sqrt(sum((x - m) ** 2 for x in column) / len(column))
-              for column, m in zip(zip(*table, strict=True), fitted.means.values(), strict=True)]  # fmt: skip
+    scales = [
+        math.sqrt(sum((x - m) ** 2 for x in column) / len(column))
+        for column, m in zip(zip(*table, strict=True), fitted.means.values(), strict=True)
+    ]
     scaled = [
         [(x - m) / s for x, m, s in zip(row, fitted.means.values(), scales, strict=True)] for row in table
     ]

@@ -19,10 +19,7 @@ from tests.runs.world import stored
 GRADER = Grader()
 
 
-def finished(
-    folder, method, right, *,
-    seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more
-):  # fmt: skip
+def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more):
     """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
     config = {
         "seed": seed,

@@ -10,10 +10,16 @@ from tests.reports.sweeps import finished
 
 def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
     runs = [
-        finished(tmp_path / f"{dim}-{seed}", 0.4 + dim / 100 + seed / 10, seed=seed, embedding={"dim": dim},
-                 method="soft_reasoning")
-        for dim in (100, 5, 10) for seed in (0, 1)
-    ]  # fmt: skip
+        finished(
+            tmp_path / f"{dim}-{seed}",
+            0.4 + dim / 100 + seed / 10,
+            seed=seed,
+            embedding={"dim": dim},
+            method="soft_reasoning",
+        )
+        for dim in (100, 5, 10)
+        for seed in (0, 1)
+    ]
     table = sweep_table(read_groups(runs))
     assert table.columns == ["method", "accuracy %", "coverage %"]
     assert [row[0] for row in table.rows] == [f"embedding.dim={dim}" for dim in (5, 10, 100)]
@@ -30,11 +36,24 @@ def test_methods_stand_in_the_order_of_the_command(tmp_path):
 def grid(tmp_path, **more):
     methods = ["cot", "soft_reasoning"]
     runs = [
-        finished(tmp_path / f"{m}{d}{s}{seed}", 0.5 + 0.1 * (m == "soft_reasoning") + seed / 100, method=m,
-                 label=m, methods=methods, dataset=d, shots=s, seed=seed, model="llama3_8b", **more)
-        for m in methods for d in ("svamp", "gsm8k", "own") for s in (0, 8) for seed in (0, 1)
+        finished(
+            tmp_path / f"{m}{d}{s}{seed}",
+            0.5 + 0.1 * (m == "soft_reasoning") + seed / 100,
+            method=m,
+            label=m,
+            methods=methods,
+            dataset=d,
+            shots=s,
+            seed=seed,
+            model="llama3_8b",
+            **more,
+        )
+        for m in methods
+        for d in ("svamp", "gsm8k", "own")
+        for s in (0, 8)
+        for seed in (0, 1)
         if (m, d, s) != ("cot", "own", 8)
-    ]  # fmt: skip
+    ]
     return read_groups(runs)
 
 
@@ -44,9 +63,13 @@ def test_the_papers_layout(tmp_path):
     table = sweep_table(groups)
     assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
     assert [row[:3] for row in table.rows[:6]] == [
-        ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"], ["accuracy %", "0", GAIN],
-        ["accuracy %", "8", "cot"], ["accuracy %", "8", "soft_reasoning"], ["accuracy %", "8", GAIN],
-    ]  # fmt: skip
+        ["accuracy %", "0", "cot"],
+        ["accuracy %", "0", "soft_reasoning"],
+        ["accuracy %", "0", GAIN],
+        ["accuracy %", "8", "cot"],
+        ["accuracy %", "8", "soft_reasoning"],
+        ["accuracy %", "8", GAIN],
+    ]
     assert table.rows[2][3:] == ["+10.0"] * 3 and table.rows[5][3:] == ["+10.0", "-", "+10.0"]
     assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
     assert table.rows[3][4] == "-" and table.rules == [3, 6, 8]
@@ -76,21 +99,35 @@ def test_rounds_to_termination_over_seeds(tmp_path):
     ]
     table = rounds_table(read_groups(runs))
     assert [row[1] for row in table.rows] == [
-        "no proposal", "1 round of proposals", "2 rounds of proposals", "3 rounds of proposals",
+        "no proposal",
+        "1 round of proposals",
+        "2 rounds of proposals",
+        "3 rounds of proposals",
         "4 rounds of proposals",
-    ]  # fmt: skip
+    ]
     assert [row[2] for row in table.rows] == [
-        "5.0 ± 7.1", "70.0 ± 14.1", "15.0 ± 21.2", "0.0 ± 0.0", "10.0 ± 14.1"
-    ]  # fmt: skip
+        "5.0 ± 7.1",
+        "70.0 ± 14.1",
+        "15.0 ± 21.2",
+        "0.0 ± 0.0",
+        "10.0 ± 14.1",
+    ]
     assert rounds_table(grid(tmp_path / "none")) is None
 
 
 def test_verifiers_show_their_own_accuracy(tmp_path):
     runs = [
-        finished(tmp_path / d / name, 0.5, dataset=d, method="soft_reasoning", verifier=(name, share),
-                 label=f"soft_reasoning verifier={name}")
-        for d in ("gsm8k", "svamp") for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
-    ]  # fmt: skip
+        finished(
+            tmp_path / d / name,
+            0.5,
+            dataset=d,
+            method="soft_reasoning",
+            verifier=(name, share),
+            label=f"soft_reasoning verifier={name}",
+        )
+        for d in ("gsm8k", "svamp")
+        for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
+    ]
     table = sweep_table(read_groups(runs))
     assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
 
@@ -107,11 +144,19 @@ def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
 
 def test_costs_relative_to_a_method(tmp_path):
     runs = [
-        finished(tmp_path / f"{m}{d}", 0.5, method=m, label=m, dataset=d, generated=g, model="llama3_8b",
-                 peaks={"kv": g * 2**20, "activations": None})
+        finished(
+            tmp_path / f"{m}{d}",
+            0.5,
+            method=m,
+            label=m,
+            dataset=d,
+            generated=g,
+            model="llama3_8b",
+            peaks={"kv": g * 2**20, "activations": None},
+        )
         for d, factor in (("gsm8k", 1), ("svamp", 3))
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
-    ]  # fmt: skip
+    ]
     swept = [finished(tmp_path / f"{k}", 0.5, method="cot", label=f"cot k={k}", generated=9) for k in (1, 2)]
     plain, relative = cost_tables(read_groups(runs), "rap").values()
     assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
@@ -129,8 +174,9 @@ def test_a_reference_is_named_by_some_of_its_options(tmp_path):
     """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
     runs = [
         finished(tmp_path / f"{d}-{k}", 0.5, method="ours", embedding={"dim": d}, search={"candidates": k})
-        for d in (5, 50) for k in (3, 5)
-    ]  # fmt: skip
+        for d in (5, 50)
+        for k in (3, 5)
+    ]
     groups = read_groups(runs)
     for label, expected in {
         "embedding.dim=50 search.candidates=5": "embedding.dim=50 search.candidates=5",

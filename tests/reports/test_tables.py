@@ -75,14 +75,19 @@ def settings(*commands, places=None, labels=None):
 
 def test_settings_are_the_options_that_differ_as_they_were_typed():
     assert settings("embedding.dim=5 k=3 seed=0", "k=3 embedding.dim=5e1 seed=1 progress=false") == [
-        {"embedding.dim": 5}, {"embedding.dim": 50.0},
-    ]  # fmt: skip
+        {"embedding.dim": 5},
+        {"embedding.dim": 50.0},
+    ]
     assert settings("method=cot", "method=fire", "") == [
-        {"method": "cot"}, {"method": "fire"}, {"method": "soft_reasoning"},
-    ]  # fmt: skip
+        {"method": "cot"},
+        {"method": "fire"},
+        {"method": "soft_reasoning"},
+    ]
     assert settings("+experiment=a", "acquisition=ucb prompt.head=\"'a b'\"", "acquisition=ucb")[1] == {
-        "acquisition": "ucb", "experiment": None, "prompt.head": "a b",
-    }  # fmt: skip
+        "acquisition": "ucb",
+        "experiment": None,
+        "prompt.head": "a b",
+    }
     assert settings("k=3", "k=3") == [{}, {}] and find_settings([], []) == []
 
 
@@ -90,8 +95,9 @@ def test_labels_stand_for_what_follows_from_them():
     labels = ["cot", "ours preset=paper"] * 2
     commands = ["method=cot k=1", "method=ours preset=paper k=1", "method=cot k=2", "preset=paper k=2"]
     assert settings(*commands, labels=labels)[1:3] == [
-        {"label": "ours preset=paper", "k": 1}, {"label": "cot", "k": 2}
-    ]  # fmt: skip
+        {"label": "ours preset=paper", "k": 1},
+        {"label": "cot", "k": 2},
+    ]
     assert settings(*commands[:2], labels=labels) == [{"label": "cot"}, {"label": "ours preset=paper"}]
     assert "label" not in settings(*commands[:2], labels=["cot", None])[0]
 

@@ -128,8 +128,9 @@ def test_an_overview_has_the_problems_side_by_side(tmp_path):
     index, details = data_of(tmp_path)
     [group] = index["groups"]
     assert [column["runs"] for column in group["columns"]] == [
-        ["cot/report.html"], ["search/report.html", "se%2Car%3Dch%202/report.html"],
-    ]  # fmt: skip
+        ["cot/report.html"],
+        ["search/report.html", "se%2Car%3Dch%202/report.html"],
+    ]
     rows = {row[1]: row for row in index["rows"]}
     assert rows["p1"][4] == [[["4", False, False]], [["3", True, True], ["4", False, False]]]
     assert rows["p2"][4] == [[["3", True, True]], [["4", False, True], None]]

@@ -32,10 +32,15 @@ def chromium(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for argument in (
-        "--headless=new", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-        "--disable-sync", f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--window-size=1280,900",
+        "--headless=new",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+        "--window-size=1280,900",
         *(["--no-sandbox"] if os.geteuid() == 0 else []),
-    ):  # fmt: skip
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
@@ -79,8 +84,10 @@ class Page:
     def click(self, where, text=""):
         return self.js(
             "const element = [...document.querySelectorAll(arguments[0])].find((n) => n.textContent.includes("
-            "arguments[1])); element.click()", where, text,
-        )  # fmt: skip
+            "arguments[1])); element.click()",
+            where,
+            text,
+        )
 
     def keys(self, *keys):
         for key in keys:
@@ -119,9 +126,11 @@ def test_the_list_filters_searches_and_sorts(page, runs):
     assert page.texts(".pill") == ["right", "right", "lost", "wrong", "unparsed"]
     assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3"]
     for label, ids in {
-        "covered but lost": ["p2"], "unparsed": ["p4"], "wrong": ["p2", "p3", "p4"],
+        "covered but lost": ["p2"],
+        "unparsed": ["p4"],
+        "wrong": ["p2", "p3", "p4"],
         "all": ["p0", "p1", "p2", "p3", "p4"],
-    }.items():  # fmt: skip
+    }.items():
         page.click(".chip", label)
         assert page.ids() == ids
     page.click(".problems th button", "problem")
@@ -140,8 +149,9 @@ def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
     page.open(runs / "search" / "report.html", "#problem=p0")
     page.problem("p0")
     assert [text.split("\n") for text in page.texts(".round > h3")] == [
-        ["Round 1", "mean reward 0.05"], ["Round 2", "mean reward 0.25"]
-    ]  # fmt: skip
+        ["Round 1", "mean reward 0.05"],
+        ["Round 2", "mean reward 0.25"],
+    ]
     cards = page.texts(".rounds .card")
     assert len(cards) == 4 and "expected" not in cards[0].split("near")[0]
     for part in ("reward\n0.30", "verdict\n1.00", "coherence\n0.500", "expected\n0.25 ± 0.50", "␣Here"):

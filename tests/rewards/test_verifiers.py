@@ -62,9 +62,12 @@ class Prompts:
 
 def context_of(prompts=None, **more):
     return SimpleNamespace(
-        prompts=prompts or Prompts(), grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
-        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()), **more,
-    )  # fmt: skip
+        prompts=prompts or Prompts(),
+        grader=Grader(),
+        stream=lambda *stage: seed_for(0, *stage),
+        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
+        **more,
+    )
 
 
 def outcome(steps, texts):
@@ -206,8 +209,15 @@ def test_the_oracle_wants_a_gold_answer():
 
 
 def test_bad_values_are_one_line():
-    for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}, {"shots": -1}, {"confidence": "high"},
-                {"max_new_tokens": 0}, {"max_new_tokens": "abc"}):  # fmt: skip
+    for bad in (
+        {"samples": 0},
+        {"samples": 3},
+        {"show": "pictures"},
+        {"shots": -1},
+        {"confidence": "high"},
+        {"max_new_tokens": 0},
+        {"max_new_tokens": "abc"},
+    ):
         with pytest.raises(UserError, match="expected"):
             MultiGenerate(**bad)
 
@@ -270,9 +280,10 @@ def test_equal_candidates_are_asked_about_once():
 
 def test_another_model_judges_in_its_own_context():
     other = SimpleNamespace(
-        prompts=Prompts(), engine=SimpleNamespace(context_length=99, tokenizer=FakeTokenizer()),
+        prompts=Prompts(),
+        engine=SimpleNamespace(context_length=99, tokenizer=FakeTokenizer()),
         stream=lambda *stage: 7,
-    )  # fmt: skip
+    )
     steps = SingleJudge(model="other", max_new_tokens=10).verify(
         PROBLEM, CANDIDATES[:1], context_of(judges={"other": other}), ()
     )

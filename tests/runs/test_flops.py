@@ -13,8 +13,15 @@ from soft_reasoning.scheduling.gradients import HeadGradient, SoftGradient
 from soft_reasoning.types import Request, Result, Usage
 from tests.methods.scripted import solve
 
-SIZES = dict(vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
-             num_key_value_heads=2, max_position_embeddings=64)  # fmt: skip
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+)
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -58,8 +58,12 @@ def test_pass_at_5_is_reported_for_more_samples_and_only_the_first_round_counts(
     rows = [row("3", "3", [answers]), row("3", "3", [answers, ["3"] * 6])]
     m = summarise(rows, independent=True)
     assert [name for name in m if name.startswith("pass@") and name[-1].isdigit()] == [
-        "pass@1", "pass@2", "pass@4", "pass@5", "pass@6"
-    ]  # fmt: skip
+        "pass@1",
+        "pass@2",
+        "pass@4",
+        "pass@5",
+        "pass@6",
+    ]
     subsets = list(itertools.combinations(answers, 5))
     assert m["pass@5"] == pytest.approx(sum("3" in s for s in subsets) / len(subsets)) == pytest.approx(5 / 6)
     assert m["coverage"] == m["pass@6"] == 1.0
@@ -87,9 +91,15 @@ def test_difficulties_from_easy_to_hard():
 def test_the_verifier_against_gold():
     m = summarise([row("3", "3", [["3", "3", "4", "4", "4"]], verified=[[1.0, 0.0, 0.0, 0.0, 1.0]])])
     assert m["verifier"] == pytest.approx(
-        {"accuracy": 3 / 5, "base_rate": 2 / 5, "sensitivity": 1 / 2, "specificity": 2 / 3,
-         "balanced_accuracy": 7 / 12, "approved_where_none_is_right": None}
-    )  # fmt: skip
+        {
+            "accuracy": 3 / 5,
+            "base_rate": 2 / 5,
+            "sensitivity": 1 / 2,
+            "specificity": 2 / 3,
+            "balanced_accuracy": 7 / 12,
+            "approved_where_none_is_right": None,
+        }
+    )
     assert m["by_round"][0]["reward"] == pytest.approx(0.9) and m["by_round"][0]["best_reward"] == 1.5
     assert summarise([row("3", "3", [["3"]])])["verifier"] is None
 
@@ -142,9 +152,18 @@ def test_a_record_gives_its_problem_and_numbers_back():
     assert stored_problem(record) == problem
     assert (record["exact_match"], record["resps"], record["filtered_resps"]) == (1.0, [["t"]], ["3"])
     assert record["candidates"] == [
-        {"answer": "3", "round": 0, "coherence": 0.5, "verified": 1.0, "reward": 1.5, "u": (0.1, -0.2),
-         "generated_tokens": 7, "finish_reason": "eos", "agreement": None}
-    ]  # fmt: skip
+        {
+            "answer": "3",
+            "round": 0,
+            "coherence": 0.5,
+            "verified": 1.0,
+            "reward": 1.5,
+            "u": (0.1, -0.2),
+            "generated_tokens": 7,
+            "finish_reason": "eos",
+            "agreement": None,
+        }
+    ]
 
 
 def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_decided():

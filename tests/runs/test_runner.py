@@ -36,9 +36,13 @@ def whole(world, tmp_path_factory):
     method, context, config = world
     folder = tmp_path_factory.mktemp("whole")
     run(
-        problems(12), Local(method, context), folder, config, progress=False,
+        problems(12),
+        Local(method, context),
+        folder,
+        config,
+        progress=False,
         report=write_report,
-    )  # fmt: skip
+    )
     return folder
 
 
@@ -54,8 +58,11 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
     records = list(read_records(whole))
     assert metrics["problems"] == len(records) == 12
     assert metrics["exact_match"] == pytest.approx(sum(r["exact_match"] for r in records) / 12)
-    for name in (line.split("(")[1].rstrip(")") for line in (whole / "report.md").read_text().splitlines()
-                 if line.startswith("![")):  # fmt: skip
+    for name in (
+        line.split("(")[1].rstrip(")")
+        for line in (whole / "report.md").read_text().splitlines()
+        if line.startswith("![")
+    ):
         assert (whole / name).read_bytes().startswith(b"\x89PNG")
 
 

@@ -83,10 +83,17 @@ def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_pa
     ("engine", "resources"),
     [
         ("hf", ["engine.max_batch_tokens=4000", "model.device_map=auto"]),
-        ("vllm", ["engine.gpu_memory_utilization=0.5", "engine.tensor_parallel_size=2",
-                  "engine.pipeline_parallel_size=2", "+engine.max_num_seqs=8"]),
+        (
+            "vllm",
+            [
+                "engine.gpu_memory_utilization=0.5",
+                "engine.tensor_parallel_size=2",
+                "engine.pipeline_parallel_size=2",
+                "+engine.max_num_seqs=8",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
     engine = f"engine={engine}"
     fill(tmp_path, "a", config=composed(engine))

@@ -36,9 +36,11 @@ IMPROVING = {
 }
 UCB = analytic.UpperConfidenceBound
 ALL = {
-    **IMPROVING, "ucb": lambda model, best: UCB(model, beta=2.0),
-    "printed": PrintedAdaptiveEI, "released": ReleasedEI,
-}  # fmt: skip
+    **IMPROVING,
+    "ucb": lambda model, best: UCB(model, beta=2.0),
+    "printed": PrintedAdaptiveEI,
+    "released": ReleasedEI,
+}
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -35,10 +35,18 @@ def choose(optimiser, features, seen=None, y=None, behaviour=None, part=slice(No
     U = torch.stack([row[i] for row, i in zip(features, index, strict=True)])
     behaviour = torch.arange(N).expand(B, N) if behaviour is None else behaviour
     y = torch.zeros(B, 0) if y is None else y
-    proposals = optimiser.propose(SearchState(
-        U[part], y[part], k, seed=0, round=index.shape[1] // K, keys=KEYS[part],
-        features=features[part], behaviour=behaviour[part],
-    ))  # fmt: skip
+    proposals = optimiser.propose(
+        SearchState(
+            U[part],
+            y[part],
+            k,
+            seed=0,
+            round=index.shape[1] // K,
+            keys=KEYS[part],
+            features=features[part],
+            behaviour=behaviour[part],
+        )
+    )
     return [p.chosen for p in proposals], proposals
 
 

@@ -58,9 +58,13 @@ def test_agrees_with_single_task_gp(noise):
         kernel.lengthscale = math.sqrt(50)
         rewards = (y[i] - y[i].mean()).unsqueeze(-1)
         theirs = SingleTaskGP(
-            U[i], rewards, torch.full_like(rewards, noise), covar_module=kernel, mean_module=ZeroMean(),
+            U[i],
+            rewards,
+            torch.full_like(rewards, noise),
+            covar_module=kernel,
+            mean_module=ZeroMean(),
             outcome_transform=None,
-        ).posterior(X)  # fmt: skip
+        ).posterior(X)
         torch.testing.assert_close(mean[i], theirs.mean.detach().squeeze(-1) + y[i].mean(), rtol=0, atol=1e-9)
         torch.testing.assert_close(variance[i], theirs.variance.detach().squeeze(-1), rtol=0, atol=1e-9)
 
@@ -110,18 +114,22 @@ def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     [
         ["surrogate.kernel._target_=gpytorch.kernels.MaternKernel", "+surrogate.kernel.nu=0.5"],
         ["surrogate.kernel._target_=gpytorch.kernels.RQKernel", "surrogate.fit=map"],
-        ["surrogate.kernel._target_=gpytorch.kernels.AdditiveKernel",
-         "+surrogate.kernel._args_=[{_target_: gpytorch.kernels.RBFKernel}, "
-         "{_target_: gpytorch.kernels.LinearKernel}]"],
+        [
+            "surrogate.kernel._target_=gpytorch.kernels.AdditiveKernel",
+            "+surrogate.kernel._args_=[{_target_: gpytorch.kernels.RBFKernel}, "
+            "{_target_: gpytorch.kernels.LinearKernel}]",
+        ],
         ["+surrogate.kernel.ard_num_dims=8", "surrogate=map"],
-        ["+surrogate.kernel.lengthscale_prior={_target_: gpytorch.priors.GammaPrior, concentration: 3, "
-         "rate: 1}",
-         "surrogate.fit=map"],
+        [
+            "+surrogate.kernel.lengthscale_prior={_target_: gpytorch.priors.GammaPrior, concentration: 3, "
+            "rate: 1}",
+            "surrogate.fit=map",
+        ],
         ["surrogate=map_ard", "embedding.dim=4", "method.scope=2"],
         ["surrogate.mean._target_=gpytorch.means.ConstantMean", "surrogate.fit=map"],
     ],
     ids=lambda overrides: overrides[0].rpartition("=")[2],
-)  # fmt: skip
+)
 def test_any_kernel_and_mean_from_the_command_line(overrides):
     surrogate = instantiate(compose_config(overrides).surrogate, _convert_="all")
     U, y = data(problems=1)

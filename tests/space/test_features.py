@@ -56,9 +56,14 @@ def test_a_lookahead_counts_places_where_tokens_differ():
 
 @pytest.mark.parametrize(
     ("features", "tokens"),
-    [(NextTokenFeatures(), 0), (NextTokenFeatures(20), 0), (HiddenStateFeatures(), 0),
-     (LookaheadFeatures(8), 8), (LookaheadFeatures(80), 40)],
-)  # fmt: skip
+    [
+        (NextTokenFeatures(), 0),
+        (NextTokenFeatures(20), 0),
+        (HiddenStateFeatures(), 0),
+        (LookaheadFeatures(8), 8),
+        (LookaheadFeatures(80), 40),
+    ],
+)
 def test_a_look_is_a_greedy_request_counted_as_such(features, tokens):
     request = features.look(REQUEST)
     assert (request.max_new_tokens, request.sampling, request.role) == (tokens, GREEDY, "look")

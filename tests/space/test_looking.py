@@ -11,8 +11,13 @@ from soft_reasoning.types import generator_for
 
 QUESTIONS = [json.loads(row)["question"] for row in (FOLDER / "test.jsonl").read_text().splitlines()[:4]]
 GREEDY = ["embedding=gaussian", "decoding=greedy"]
-POOL = ["candidate_points=pool", "candidate_points.count=16", "surrogate=features",
-        "search.stopping.rule=none", *GREEDY]  # fmt: skip
+POOL = [
+    "candidate_points=pool",
+    "candidate_points.count=16",
+    "surrogate=features",
+    "search.stopping.rule=none",
+    *GREEDY,
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,10 @@ def test_completions_that_go_on_from_a_look_are_those_from_the_start(looking):
             objective(torch.tensor([c.u for c in result.candidates], dtype=torch.float64))
             for theirs, mine in zip(objective.candidates, result.candidates, strict=True):
                 assert (mine.text, mine.answer, mine.finish_reason) == (
-                    theirs.text, theirs.answer, theirs.finish_reason
-                )  # fmt: skip
+                    theirs.text,
+                    theirs.answer,
+                    theirs.finish_reason,
+                )
                 assert mine.token_ids == theirs.token_ids
                 assert mine.coherence == pytest.approx(theirs.coherence, abs=1e-5)
 

@@ -27,9 +27,14 @@ REASONER = ("prompt", "answer_type", *Options.__annotations__)
 """Keyword arguments of ``SoftReasoner``."""
 
 TO_TRANSFORMERS = (
-    "attn_implementation", "device_map", "load_in_4bit", "load_in_8bit", "bnb_4bit_compute_dtype",
-    "bnb_4bit_quant_type", "bnb_4bit_use_double_quant",
-)  # fmt: skip
+    "attn_implementation",
+    "device_map",
+    "load_in_4bit",
+    "load_in_8bit",
+    "bnb_4bit_compute_dtype",
+    "bnb_4bit_quant_type",
+    "bnb_4bit_use_double_quant",
+)
 """Arguments that the harness's model passes on to ``from_pretrained``."""
 
 _HFLM: Any = HFLM  # its decorator hides its type
@@ -128,9 +133,11 @@ class SoftReasoningLM(_HFLM):
             [context], left_truncate_len=self.max_length - most, truncation=bool(self.truncation)
         )
         question: Question = {
-            "question": question_in(row, context, self.question_field), "prompt": ids[0].tolist(),
-            "stop": handle_stop_sequences(until, eos=eos), "max_new_tokens": most,
-        }  # fmt: skip
+            "question": question_in(row, context, self.question_field),
+            "prompt": ids[0].tolist(),
+            "stop": handle_stop_sequences(until, eos=eos),
+            "max_new_tokens": most,
+        }
         return question, temperature if samples else None
 
 

@@ -42,10 +42,10 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
     messages = {
         "Invalid host header": f"Host: expected a name of this server ({', '.join(settings.hosts)}), got "
-                               "another; start the server with server.allowed_hosts=[NAME]",
+        "another; start the server with server.allowed_hosts=[NAME]",
         "Content Too Large": f"body: expected at most {settings.max_body_bytes} bytes, got more; raise "
-                             "server.max_body_bytes",
-    }  # fmt: skip
+        "server.max_body_bytes",
+    }
     app.add_middleware(ErrorsAsJson, messages=messages)
 
     def check_key(credentials: Credentials) -> None:
@@ -53,8 +53,12 @@ def create_app(service: Service) -> FastAPI:
             return
         key = credentials.credentials if credentials else ""
         if not hmac.compare_digest(key.encode(), settings.api_key.encode()):
-            raise ApiError(401, "expected the header Authorization: Bearer KEY with this server's key, got "
-                           f"{'another key' if key else 'none'}", code="invalid_api_key")  # fmt: skip
+            raise ApiError(
+                401,
+                "expected the header Authorization: Bearer KEY with this server's key, got "
+                f"{'another key' if key else 'none'}",
+                code="invalid_api_key",
+            )
 
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(check_key)])
 
@@ -85,8 +89,9 @@ def create_app(service: Service) -> FastAPI:
     @app.get("/health")
     async def health() -> Response:
         closed = service.reasoner.closed
-        return JSONResponse({"status": "closed" if closed else "ok", "in_work": service.in_work},
-                            503 if closed else 200)  # fmt: skip
+        return JSONResponse(
+            {"status": "closed" if closed else "ok", "in_work": service.in_work}, 503 if closed else 200
+        )
 
     @app.get("/metrics", dependencies=[Depends(check_key)])
     async def metrics() -> Response:
@@ -181,8 +186,10 @@ def bind(settings: Settings) -> socket.socket:
     try:
         return socket.create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
     except OSError as error:
-        raise UserError(f"server.host={host} server.port={port}: expected an address that is free, got: "
-                        f"{error.strerror or error}; choose another port=") from error  # fmt: skip
+        raise UserError(
+            f"server.host={host} server.port={port}: expected an address that is free, got: "
+            f"{error.strerror or error}; choose another port="
+        ) from error
 
 
 def base_url(listening: socket.socket) -> str:
@@ -206,7 +213,9 @@ def build_server(service: Service) -> Server:
     """Return the server, which ``run(sockets=[listening])`` starts and a signal ends."""
     settings = service.settings
     config = uvicorn.Config(
-        create_app(service), lifespan="off", limit_concurrency=settings.max_connections,
+        create_app(service),
+        lifespan="off",
+        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
+    )
     return Server(config)

@@ -19,10 +19,17 @@ HINTS = frozenset(
 """Fields without effect here that are accepted with any value, since an answer without them is valid."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "best_of": (1,), "function_call": ("auto", "none"), "length_penalty": (1,), "modalities": (["text"],),
-    "repetition_penalty": (1,), "response_format": ({"type": "text"},), "skip_special_tokens": (True,),
-    "text": ({"format": {"type": "text"}},), "tool_choice": ("auto", "none"), "top_k": (-1,),
-}  # fmt: skip
+    "best_of": (1,),
+    "function_call": ("auto", "none"),
+    "length_penalty": (1,),
+    "modalities": (["text"],),
+    "repetition_penalty": (1,),
+    "response_format": ({"type": "text"},),
+    "skip_special_tokens": (True,),
+    "text": ({"format": {"type": "text"}},),
+    "tool_choice": ("auto", "none"),
+    "top_k": (-1,),
+}
 """Values of other fields that have no effect, besides null, false, 0 and empty values."""
 
 
@@ -164,17 +171,22 @@ class Body(BaseModel):
         Raises:
             ApiError: For the first such field.
         """
-        extra = {name: value for name, value in (self.model_extra or {}).items()
-                 if name not in HINTS and value not in NEUTRAL.get(name, ())}  # fmt: skip
+        extra = {
+            name: value
+            for name, value in (self.model_extra or {}).items()
+            if name not in HINTS and value not in NEUTRAL.get(name, ())
+        }
         for place, message in self.messages_by_place():
             values = (message.model_extra or {}).items()
             extra |= {f"{place}.{name}": value for name, value in values if name not in OF_MESSAGES}
         for name, value in extra.items():
             if value:
                 raise ApiError(
-                    400, f"{name}: expected a field that has an effect here, got {name}={value!r:.40}; "
-                    "leave it out, or start the server with server.unknown_fields=ignore", name,
-                )  # fmt: skip
+                    400,
+                    f"{name}: expected a field that has an effect here, got {name}={value!r:.40}; "
+                    "leave it out, or start the server with server.unknown_fields=ignore",
+                    name,
+                )
 
     def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
         """Return the messages of the request, and the names of their fields."""

@@ -66,9 +66,12 @@ def _choice(
     if opening in prompts.tokenizer.all_special_tokens:
         opening = ""
     extra = {
-        "source": "candidate", "answer": candidate.answer, "round": candidate.round, "opening": opening,
+        "source": "candidate",
+        "answer": candidate.answer,
+        "round": candidate.round,
+        "opening": opening,
         "reward": candidate.reward if math.isfinite(candidate.rank) else None,
-    }  # fmt: skip
+    }
     text = (opening + text).lstrip() if opening else text
     reason = "length" if candidate.cut else "stop"
     return Choice(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
@@ -101,18 +104,24 @@ class ChatReply:
         self.body, self.prompts = body, prompts
         self.streamed_lines: list[str] = []  # about rounds
         self.head: dict[str, Any] = {
-            "id": f"sr-{uuid.uuid4().hex}", "object": self.kind, "created": int(time.time()),
+            "id": f"sr-{uuid.uuid4().hex}",
+            "object": self.kind,
+            "created": int(time.time()),
             "model": body.model,
-        }  # fmt: skip
+        }
 
     def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         """Return the body of a response that is not streamed."""
         choices = [choice for s in solutions for choice in build_choices(s, self.body, self.prompts)]
         listed = [
-            {"index": i, **self.content(choice), "finish_reason": choice.finish_reason,
-             "soft_reasoning": choice.extra}
+            {
+                "index": i,
+                **self.content(choice),
+                "finish_reason": choice.finish_reason,
+                "soft_reasoning": choice.extra,
+            }
             for i, choice in enumerate(choices)
-        ]  # fmt: skip
+        ]
         usage = _usage(solutions, choices)
         return {**self.head, "choices": listed, "usage": usage, "soft_reasoning": solutions[0].summary()}
 
@@ -167,8 +176,12 @@ class TextReply(ChatReply):
             return {"text": choice.text, "logprobs": None}
         tokens = [token for token, _ in choice.logprobs]
         offsets = [*accumulate(map(len, tokens), initial=0)][:-1]
-        logprobs = {"tokens": tokens, "token_logprobs": [value for _, value in choice.logprobs],
-                    "top_logprobs": None, "text_offset": offsets}  # fmt: skip
+        logprobs = {
+            "tokens": tokens,
+            "token_logprobs": [value for _, value in choice.logprobs],
+            "top_logprobs": None,
+            "text_offset": offsets,
+        }
         return {"text": choice.text, "logprobs": logprobs}
 
     def begin(self) -> Iterator[str]:
@@ -189,10 +202,18 @@ class ResponsesReply(ChatReply):
         self._numbers = count()  # of events
         name = self.head["id"]
         self.head = {
-            "id": name, "object": "response", "created_at": self.head["created"], "model": body.model,
-            "status": "in_progress", "output": [], "error": None, "incomplete_details": None,
-            "parallel_tool_calls": False, "tool_choice": "none", "tools": [],
-        }  # fmt: skip
+            "id": name,
+            "object": "response",
+            "created_at": self.head["created"],
+            "model": body.model,
+            "status": "in_progress",
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "parallel_tool_calls": False,
+            "tool_choice": "none",
+            "tools": [],
+        }
         self._thoughts = {"id": f"rs_{name}", "type": "reasoning", "summary": []}
         self._message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "content": []}
 
@@ -207,12 +228,16 @@ class ResponsesReply(ChatReply):
             summary = [{"type": "summary_text", "text": choice.reasoning}]
             output.insert(0, {**self._thoughts, "summary": summary})
         return {
-            **self.head, "status": status, "output": output,
+            **self.head,
+            "status": status,
+            "output": output,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "usage": {key.replace("prompt", "input").replace("completion", "output"): value
-                      for key, value in usage.items()},
+            "usage": {
+                key.replace("prompt", "input").replace("completion", "output"): value
+                for key, value in usage.items()
+            },
             "soft_reasoning": {**choice.extra, **solution.summary()},
-        }  # fmt: skip
+        }
 
     def begin(self) -> Iterator[str]:
         yield self._event("created", response=self.head)
@@ -221,8 +246,13 @@ class ResponsesReply(ChatReply):
         if not self.streamed_lines:
             yield self._event("output_item.added", output_index=0, item=self._thoughts)
         self.streamed_lines.append(format_round(round.number, round.candidates))
-        yield self._event("reasoning_summary_text.delta", delta=self.streamed_lines[-1],
-                          item_id=self._thoughts["id"], output_index=0, summary_index=0)  # fmt: skip
+        yield self._event(
+            "reasoning_summary_text.delta",
+            delta=self.streamed_lines[-1],
+            item_id=self._thoughts["id"],
+            output_index=0,
+            summary_index=0,
+        )
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         whole = self.full_body(solutions)
@@ -255,7 +285,9 @@ def _usage(solutions: Sequence[Solution], choices: Sequence[Choice]) -> dict[str
     prompt, generated = total.prompt_tokens, total.generated_tokens
     hidden = generated - sum(choice.tokens for choice in choices)
     return {
-        "prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated,
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
         "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": hidden},
-    }  # fmt: skip
+    }

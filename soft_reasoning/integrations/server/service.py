@@ -33,8 +33,9 @@ class Service:
     def __init__(self, reasoner: SoftReasoner, settings: Settings, name: str) -> None:
         self.reasoner, self.settings = reasoner, settings
         self.names: dict[str, str | None] = {
-            name: None, **{f"{method}-{name}": method for method in choices("method")}
-        }  # fmt: skip
+            name: None,
+            **{f"{method}-{name}": method for method in choices("method")},
+        }
         """The method of each model name; None is the reasoner's method."""
         self.in_work: int = 0
         self.counts: Counter[str] = Counter()
@@ -84,10 +85,11 @@ class Service:
             return shutting_down() if self.reasoner.closed else ApiError(400, str(error))
         if isinstance(error, TimeoutError):
             return ApiError(
-                504, f"expected to finish within {self.settings.max_seconds:g} seconds, the limit here, and "
+                504,
+                f"expected to finish within {self.settings.max_seconds:g} seconds, the limit here, and "
                 "did not; ask for less (soft_reasoning.max_seconds ends with the best answer so far)",
                 **{"x-should-retry": "false"},
-            )  # fmt: skip
+            )
         log.error("a request failed", exc_info=error)
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
@@ -123,11 +125,17 @@ class Service:
                 message = f"{field}: expected at most {most:g}, the limit here, got {value:g}"
                 raise ApiError(400, message, field)
         return Options(
-            method=method, preset=extra.preset, k=extra.k, rounds=extra.rounds, stop=body.stop or None,
-            max_seconds=extra.max_seconds, temperature=body.temperature, seed=body.seed,
+            method=method,
+            preset=extra.preset,
+            k=extra.k,
+            rounds=extra.rounds,
+            stop=body.stop or None,
+            max_seconds=extra.max_seconds,
+            temperature=body.temperature,
+            seed=body.seed,
             max_tokens=body.max_completion_tokens or body.max_output_tokens or settings.max_tokens,
             max_new_tokens=body.max_tokens,
-        )  # fmt: skip
+        )
 
 
 def shutting_down() -> ApiError:

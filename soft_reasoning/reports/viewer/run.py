@@ -58,11 +58,17 @@ def build_entry(record: Mapping[str, Any], grade: Mapping[str, Any]) -> Entry:
         "ended": last_in_trace(record, "ended"),
     }
     row = [
-        record["doc_id"], record["question"], record["target"], grade["answer"], grade["correct"],
-        sum(right is True for _, right in answers), len(answers), len(detail["rounds"]),
+        record["doc_id"],
+        record["question"],
+        record["target"],
+        grade["answer"],
+        grade["correct"],
+        sum(right is True for _, right in answers),
+        len(answers),
+        len(detail["rounds"]),
         sum(counts["generated_tokens"] for counts in record["usage"].values()),
         len({answer for answer, _ in answers} - {None}),
-    ]  # fmt: skip
+    ]
     return row, detail
 
 
@@ -86,11 +92,14 @@ def _rounds(record: Mapping[str, Any], grade: Mapping[str, Any]) -> list[dict[st
             rounds[number] = {"round": number, "candidates": [], **_verifier(entry, verified)}
         cards = rounds[number]["candidates"]
         facts = {
-            "reward": candidate["reward"], "verified": candidate["verified"],
-            "agreement": stored_agreement(candidate), "coherence": candidate["coherence"],
-            "tokens": candidate.get("generated_tokens"), "finish": candidate.get("finish_reason") or None,
+            "reward": candidate["reward"],
+            "verified": candidate["verified"],
+            "agreement": stored_agreement(candidate),
+            "coherence": candidate["coherence"],
+            "tokens": candidate.get("generated_tokens"),
+            "finish": candidate.get("finish_reason") or None,
             **_traced(entry, len(cards)),
-        }  # fmt: skip
+        }
         shown = {name: short(value) for name, value in facts.items() if value is not None}
         cards.append({"answer": answer, "right": right, "text": text, **shown})
     return [rounds[number] for number in sorted(rounds)]
@@ -99,8 +108,11 @@ def _rounds(record: Mapping[str, Any], grade: Mapping[str, Any]) -> list[dict[st
 def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
     """The values of a round's trace for the candidate at ``index``."""
     lists = {**entry, **(entry.get("proposal") or {})}
-    values = {name: column[index] for name, column in lists.items()
-              if isinstance(column, list) and index < len(column)}  # fmt: skip
+    values = {
+        name: column[index]
+        for name, column in lists.items()
+        if isinstance(column, list) and index < len(column)
+    }
     facts = {title: values.get(name) for name, title in PER_CANDIDATE.items()}
     if parts := (entry.get("verifier") or {}).get("parts"):  # an ensemble's
         facts["parts"] = [[name, said[index]] for name, said in parts.items()]

@@ -136,11 +136,15 @@ class Programs:
         sampled = Sampling(self.temperature, self.top_k, self.top_p)
         requests = [
             Request(
-                prompt.ids, max_new_tokens=self.max_new_tokens, stop=prompt.stop, role=role,
-                sampling=sampled if i else GREEDY, seed=context.stream(problem.id, TASK, i),
+                prompt.ids,
+                max_new_tokens=self.max_new_tokens,
+                stop=prompt.stop,
+                role=role,
+                sampling=sampled if i else GREEDY,
+                seed=context.stream(problem.id, TASK, i),
             )
             for i in range(first, first + count)
-        ]  # fmt: skip
+        ]
         completions = yield Generate(requests, judge.engine if self.model else None)
         cue = judge.prompts.wording.tasks[TASK].cue
         codes = [code_of(cue + completion.text) for completion in completions]

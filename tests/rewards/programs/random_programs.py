@@ -11,7 +11,7 @@ VALUES = {
     "text": ["'a'", "'pear'", "'Ann has 3'", "''", "'x,y,z'", "'Grüße'"],
     "list": ["[]", "[1, 2, 3]", "[2.5, -1]", "list(range(5))", "[7, 7, 0]"],
     "truth": ["True", "False"],
-}  # fmt: skip
+}
 FORMS = {
     "number": [
         *(f"({{number}} {op} {{number}})" for op in ("+", "-", "*", "/", "//", "%")),

@@ -37,8 +37,10 @@ def test_programs_compute(program, value):
 def test_each_program_begins_afresh():
     first = "x = 5\n" + solution("return x")
     assert SANDBOX.run([first, solution("return x"), first]) == [
-        Outcome(5), Outcome(error="NameError: name 'x' is not defined"), Outcome(5)
-    ]  # fmt: skip
+        Outcome(5),
+        Outcome(error="NameError: name 'x' is not defined"),
+        Outcome(5),
+    ]
 
 
 HOSTILE = {
