@@ -109,7 +109,7 @@ class Prompt:
     max_new_tokens: int | None = None
     thinks: bool = False
 
-    def most(self, max_new_tokens: int) -> int:
+    def token_limit(self, max_new_tokens: int) -> int:
         """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
         return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 

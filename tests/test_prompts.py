@@ -119,7 +119,10 @@ def test_bad_input_is_one_line(tokenizer):
 def test_copies_of_the_prompts_differ_in_their_stops_and_bounds(tokenizer):
     prompts = Prompts(tokenizer, wording())
     plain = prompts.solve(PROBLEM)
-    stopped, bounded = prompts.ending(["zinc"]).solve(PROBLEM), prompts.ending(most=7).solve(PROBLEM)
+    stopped, bounded = (
+        prompts.ending(["zinc"]).solve(PROBLEM),
+        prompts.ending(max_new_tokens=7).solve(PROBLEM),
+    )
     assert stopped == replace(plain, stop=(*plain.stop, "zinc"))
     assert bounded == replace(plain, max_new_tokens=7) and plain.max_new_tokens is None
     assert prompts.solve(replace(PROBLEM, question="What is 2 + 2?")) != plain

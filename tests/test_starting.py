@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from soft_reasoning.answers.latex import VERIFIED, Worker
+from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
 from soft_reasoning.commands.launch import SIGNALS, one_line_errors
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -32,7 +32,7 @@ def test_each_of_them_is_one_line_and_its_code(capsys, name):
 
 
 def test_the_grader_s_worker_leaves_ctrl_c_to_its_parent():
-    worker = Worker()
+    worker = MathVerifyProcess()
     assert worker.ask(VERIFIED, "$1/2$", "$0.5$")
     [process] = worker.pool._processes
     os.kill(process, signal.SIGINT)

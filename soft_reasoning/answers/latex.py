@@ -99,7 +99,7 @@ def _local() -> tuple[Callable[..., Any], ...]:
 START, VERIFIED, PARSED = _local()
 
 
-class Worker:
+class MathVerifyProcess:
     """A process that runs functions on texts; started on first use, and replaced when it dies.
 
     Args:
@@ -149,4 +149,4 @@ class Worker:
             pool.shutdown(kill_workers=True)
 
 
-ask = lru_cache(maxsize=65536)(Worker().ask)
+ask = lru_cache(maxsize=65536)(MathVerifyProcess().ask)

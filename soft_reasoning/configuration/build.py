@@ -118,7 +118,9 @@ def build_context(
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
-        prompts = prompts.ending(most=getattr(engine, "max_new_tokens", None) or engine.context_length)
+        prompts = prompts.ending(
+            max_new_tokens=getattr(engine, "max_new_tokens", None) or engine.context_length
+        )
     context = Context(
         engine=engine,
         prompts=prompts,

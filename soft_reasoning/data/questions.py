@@ -76,7 +76,7 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
 
 def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
     """The complete prompt in a mapping, if any."""
-    prompt, stop, most = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
+    prompt, stop, limit = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
     if prompt is None:
         if {"stop", "max_new_tokens"} & {*question}:
             raise UserError(
@@ -88,9 +88,9 @@ def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
         raise UserError(f"solve: expected a prompt that is a text or token ids, got {prompt!r:.80}")
     if not _all(str, stop) or not all(stop):
         raise UserError(f"solve: expected stop to be a list of texts, none of them empty, got {stop!r:.80}")
-    if most is not None:
-        whole("max_new_tokens", most, least=1)
-    return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), most)
+    if limit is not None:
+        whole("max_new_tokens", limit, least=1)
+    return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), limit)
 
 
 def _all(kind: type, values: Any) -> bool:

@@ -103,16 +103,16 @@ def generate(
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
         raise UserError(f"generate: expected token ids (b, n) as input_ids, got {shape}")
     settings, defaults = _read_options(generation_config, options), model.generation_config
-    eos, pad, stop, most = (
+    eos, pad, stop, limit = (
         settings.get(key, getattr(defaults, key, None))
         for key in ("eos_token_id", "pad_token_id", "stop_strings", "max_new_tokens")
     )
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
-    stops, most = [stop] if isinstance(stop, str) else stop or (), MAX_NEW_TOKENS if most is None else most
+    stops, limit = [stop] if isinstance(stop, str) else stop or (), MAX_NEW_TOKENS if limit is None else limit
     arguments: dict[str, Any] = {key: settings[key] for key in REASONER if key in settings}
     own = not isinstance(settings.get("method"), str | None)  # an object has its own bound for the verifier
     if not own:
-        arguments["max_new_tokens"] = most
+        arguments["max_new_tokens"] = limit
     if "do_sample" in settings:
         arguments["temperature"] = settings.get("temperature", 1.0) if settings["do_sample"] else 0.0
     if "max_time" in settings:
@@ -121,7 +121,7 @@ def generate(
     _check_positions(options.get("position_ids"), ids, attention_mask)
     names = [" ".join(map(str, row)) + " again" * rows[:i].count(row) for i, row in enumerate(rows)]
     questions: list[Question] = [
-        {"question": decode(tokenizer, row), "id": key, "prompt": row, "stop": stops, "max_new_tokens": most}
+        {"question": decode(tokenizer, row), "id": key, "prompt": row, "stop": stops, "max_new_tokens": limit}
         for row, key in zip(rows, names, strict=True)
     ]
     training = model.training
@@ -131,7 +131,7 @@ def generate(
             solutions = reasoner.solve(questions)
     finally:
         model.train(training)
-    tokens = [torch.tensor(_tokens(solution, tokenizer)[:most], dtype=ids.dtype) for solution in solutions]
+    tokens = [torch.tensor(_tokens(solution, tokenizer)[:limit], dtype=ids.dtype) for solution in solutions]
     new = pad_sequence(tokens, batch_first=True, padding_value=next(iter(ends), 0) if pad is None else pad)
     sequences = torch.cat([ids, new.to(ids.device)], dim=1)
     if not settings.get("return_dict_in_generate"):

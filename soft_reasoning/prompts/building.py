@@ -79,7 +79,7 @@ class Prompts:
         self.exemplars: tuple[Any, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
         self._more_stop: tuple[str, ...] = ()
-        self._most: int | None = None
+        self._max_new_tokens: int | None = None
         self.layout = layout
         self.system = system
         day = _day(date)
@@ -102,14 +102,14 @@ class Prompts:
         """Whether a prompt is the question alone and no thoughts come first: a solution is free text."""
         return self.wording.ask == "{question}" and not (self._head or self._cue or self.marks)
 
-    def ending(self, stop: Sequence[str] = (), most: int | None = None) -> Prompts:
+    def ending(self, stop: Sequence[str] = (), max_new_tokens: int | None = None) -> Prompts:
         """Return these prompts with more texts that end a solution, or a limit of its tokens.
 
-        ``most`` replaces the method's limit. Reviews end as before.
+        ``max_new_tokens`` replaces the method's limit. Reviews end as before.
         """
         prompts = copy(self)
         prompts._more_stop = (*self._more_stop, *stop)
-        prompts._most = self._most if most is None else most
+        prompts._max_new_tokens = self._max_new_tokens if max_new_tokens is None else max_new_tokens
         return prompts
 
     def solve(self, problem: Problem) -> Prompt:
@@ -119,8 +119,8 @@ class Prompts:
             UserError: If the question is empty.
         """
         prompt = self._solution(problem)
-        most = self._most if problem.given is None else prompt.max_new_tokens
-        return replace(prompt, stop=(*prompt.stop, *self._more_stop), max_new_tokens=most)
+        limit = self._max_new_tokens if problem.given is None else prompt.max_new_tokens
+        return replace(prompt, stop=(*prompt.stop, *self._more_stop), max_new_tokens=limit)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)

@@ -23,9 +23,9 @@ def solution_request(
     """
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
-    most = prompt.most(max_new_tokens)
+    limit = prompt.token_limit(max_new_tokens)
     return Request(
-        prompt.ids, max_new_tokens=most, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
+        prompt.ids, max_new_tokens=limit, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
     )
 
 

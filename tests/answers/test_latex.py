@@ -10,13 +10,13 @@ import time
 import pytest
 
 from soft_reasoning.answers import equal
-from soft_reasoning.answers.latex import VERIFIED, Worker
+from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
 from soft_reasoning.types import UserError
 
 
 @pytest.fixture
 def worker():
-    made = Worker(seconds=0.5)
+    made = MathVerifyProcess(seconds=0.5)
     yield made
     made.close()
 
@@ -47,7 +47,7 @@ def test_a_text_that_ends_the_process_has_no_answer(worker, caplog, function, te
 
 
 def test_memory_is_bounded(caplog):
-    small = Worker(seconds=30, memory=2**30)
+    small = MathVerifyProcess(seconds=30, memory=2**30)
     with caplog.at_level(logging.WARNING):
         assert small.ask(VERIFIED, "$10^{10^{10}}$", "$x$") in (None, False)
         assert small.ask(lambda text: len(bytes(2**31)), "a") is None
@@ -100,7 +100,7 @@ def test_formulas_that_do_not(a, b):
 
 
 def test_a_process_that_cannot_start_is_an_error_and_not_unequal():
-    small = Worker(memory=2**20)
+    small = MathVerifyProcess(memory=2**20)
     with pytest.raises(UserError, match="Math-Verify: expected its process to start") as error:
         small.ask(VERIFIED, "$1$", "$1$")
     assert "\n" not in str(error.value)
@@ -110,10 +110,10 @@ def test_a_process_that_cannot_start_is_an_error_and_not_unequal():
 
 UNDER_A_LIMIT = """
 import resource, sys
-from soft_reasoning.answers.latex import VERIFIED, Worker
+from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-worker = Worker()
+worker = MathVerifyProcess()
 print(worker.ask(VERIFIED, "$1+x$", "$x+1$"))
 worker.close()
 """

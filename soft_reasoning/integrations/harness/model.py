@@ -115,28 +115,28 @@ class SoftReasoningLM(_HFLM):
     ) -> tuple[Question, float | None]:
         """The request's question, with the prompt that ``hf`` builds for it, and its temperature."""
         arguments: dict[str, Any] = {**normalize_gen_kwargs(dict(options), self.max_gen_toks)}
-        until, most, samples = (arguments.pop(name) for name in ("until", "max_gen_toks", "do_sample"))
+        until, limit, samples = (arguments.pop(name) for name in ("until", "max_gen_toks", "do_sample"))
         temperature = float(arguments.pop("temperature", 0.0))
         for name in arguments:
             raise UserError(
                 f"generation_kwargs: expected until, max_gen_toks, do_sample, temperature, got {name}; leave "
                 f"it out, or set it for the candidates in model_args (decoding=sampled,decoding.{name}=...)"
             )
-        if most >= self.max_length:
+        if limit >= self.max_length:
             raise UserError(
                 f"generation_kwargs: expected max_gen_toks below the model's context of {self.max_length} "
-                f"tokens, got {most}"
+                f"tokens, got {limit}"
             )
         eos = self.eot_token_id
         eos = None if eos is None else self.tokenizer.decode(eos, skip_special_tokens=False)
         ids, _ = self.tok_batch_encode(
-            [context], left_truncate_len=self.max_length - most, truncation=bool(self.truncation)
+            [context], left_truncate_len=self.max_length - limit, truncation=bool(self.truncation)
         )
         question: Question = {
             "question": question_in(row, context, self.question_field),
             "prompt": ids[0].tolist(),
             "stop": handle_stop_sequences(until, eos=eos),
-            "max_new_tokens": most,
+            "max_new_tokens": limit,
         }
         return question, temperature if samples else None
 

@@ -120,9 +120,9 @@ class Service:
             "soft_reasoning.rounds": (extra.rounds, settings.max_rounds),
             "soft_reasoning.max_seconds": (extra.max_seconds, settings.max_seconds),
         }
-        for field, (value, most) in limits.items():
-            if value is not None and value > most:
-                message = f"{field}: expected at most {most:g}, the limit here, got {value:g}"
+        for field, (value, limit) in limits.items():
+            if value is not None and value > limit:
+                message = f"{field}: expected at most {limit:g}, the limit here, got {value:g}"
                 raise ApiError(400, message, field)
         return Options(
             method=method,

@@ -58,8 +58,8 @@ class PowerLookahead:
         prompt, engine = context.prompts.solve(problem), context.engine
         draw = generator_for(context.seed, problem.id, "power")
         prefix, requests = Completion((), (), "", FinishReason.LENGTH, len(prompt.ids)), 0
-        most = min(prompt.most(self.max_new_tokens), engine.context_length - len(prompt.ids) - 1)
-        while prefix.finish_reason == FinishReason.LENGTH and prefix.generated_tokens < most:
+        limit = min(prompt.token_limit(self.max_new_tokens), engine.context_length - len(prompt.ids) - 1)
+        while prefix.finish_reason == FinishReason.LENGTH and prefix.generated_tokens < limit:
             look = Request(prompt.ids + prefix.token_ids, max_new_tokens=0, top_logprobs=self.candidates)
             [completion] = yield Generate([look])
             if not completion.top_logprobs:  # the budget is spent

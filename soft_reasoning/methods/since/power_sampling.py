@@ -51,11 +51,11 @@ class PowerSampling:
         whole("steps", self.steps, least=0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        most = context.prompts.solve(problem).most(self.max_new_tokens)
+        limit = context.prompts.solve(problem).token_limit(self.max_new_tokens)
         draw = generator_for(context.seed, problem.id, "power")
         current, accepted, step = EMPTY, 0, 0
         for block in range(1, self.blocks + 1):
-            end = math.ceil(most * block / self.blocks)
+            end = math.ceil(limit * block / self.blocks)
             current = yield from self._rewrite(problem, context, current, len(current.token_ids), end, -block)
             for _ in range(self.steps if current.token_ids else 0):
                 length = len(current.token_ids)
