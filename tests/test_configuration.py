@@ -276,6 +276,12 @@ def test_what_follows_from_options_follows_once():
         assert complete(complete(words)) == complete(words)
 
 
+def test_an_ensemble_adds_up_scores_unless_another_rule_is_chosen():
+    base = ["method=verified_sampling", "verifier=ensemble"]
+    assert compose_config(base).final.rule == "weighted_vote"
+    assert compose_config([*base, "final=vote"]).final.rule == "vote"
+
+
 def test_an_own_verifier_needs_no_other_option():
     config = compose_config(["verifier._target_=soft_reasoning.rewards.verifiers.Oracle"])
     assert type(build_method(config).verifier).__name__ == "Oracle"

@@ -57,8 +57,9 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. ``preset=default`` is added if the chosen method has no presets and none is
-    named: an experiment may name a preset for Soft Reasoning, which other methods do not have.
+    its sigma nor its prompt. ``verifier=ensemble`` brings ``final=weighted_vote`` in place of the default
+    rule. ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may
+    name a preset for Soft Reasoning, which other methods do not have.
 
     Args:
         overrides: The options.
@@ -86,6 +87,9 @@ def _implied(overrides: Sequence[Override]) -> list[Override]:
     if "verifier._target_" in chosen and "verifier" not in chosen:  # the default's options are not its
         result.insert(0, Override("verifier", "none"))
     method = text.get("method", "soft_reasoning")
+    judged = text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}
+    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # a sum of scores: poor judges do no harm
+        result.append(Override("final", "weighted_vote"))
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))
     return result
