@@ -62,6 +62,9 @@ def answers(
     has one, the same ``engine``), and the run's engine. It raises UserError or ValueError for an effect that
     cannot be answered. It is then called for one problem at a time, to find out which problem failed.
 
+    What runs the model is counted (``job.count``) and bounded: where ``job.spent(1)`` names a budget, the
+    answer is ``BudgetSpent()``, which is raised where the method yielded the effect.
+
     Args:
         effect: The type, which has no function yet.
         time: The kind of time that its calls count as in a run's report.
@@ -115,17 +118,22 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
         if bounded is None:
             answered.append([NOTHING] * len(job.effect.requests))
         elif other_engine is None:
-            answered.append(Submitted(list(islice(results, len(bounded))), partial(_count_usage, job)))
+            answered.append(Submitted(list(islice(results, len(bounded))), partial(_count, job)))
         else:
-            answered.append(_count_usage(job, list(islice(results, len(bounded)))))
+            answered.append(_count(job, list(islice(results, len(bounded)))))
     return answered
 
 
-def _count_usage(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
-    for request, c in zip(job.effect.requests, completions, strict=True):
+def _count(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
+    count_completions(job, job.effect.requests, completions)
+    return completions
+
+
+def count_completions(job: Job[Any], requests: Sequence[Request], completions: Sequence[Completion]) -> None:
+    """Add the tokens of ``completions`` to the problem's counts, under the roles of their ``requests``."""
+    for request, c in zip(requests, completions, strict=True):
         counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens, c.recomputed_tokens
         job.count(request.role, Usage.of(*counts, replayed=c.replayed))
-    return completions
 
 
 def next_logits(

@@ -1,20 +1,25 @@
-"""Effects of methods that read hidden states or follow gradients, answered one problem at a time.
+"""Effects of methods that read hidden states, apply the LM head or follow gradients.
 
-So memory is bounded by a single problem. A backward pass is counted as two more passes over the same
-positions, and a pass of the LM head alone as its share of the positions.
+They are answered one problem at a time, so that memory is bounded by a single problem. A backward pass is
+counted as two more passes over the same positions, and a pass of the LM head alone as its share of the
+positions, rounded up. A problem whose budget is spent gets BudgetSpent.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from soft_reasoning.engines.abilities import HiddenStates, LMHead, SoftTokenGradients
 from soft_reasoning.scheduling.effects import answers
-from soft_reasoning.scheduling.job import Job
+from soft_reasoning.scheduling.job import BudgetSpent, Job
 from soft_reasoning.types import Effect, Request, Usage
+
+T = TypeVar("T")
 
 ROLE = "gradient"
 """The role under which the positions are counted."""
@@ -25,6 +30,13 @@ class ReadStates(Effect):
     """Reads the last hidden states (n, D) of a prompt."""
 
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadLogits(Effect):
+    """``LMHead.lm_head`` of ``states`` (n, D): logits (n, vocabulary)."""
+
+    states: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,34 +56,62 @@ class SoftGradient(Effect):
 
 
 @answers(ReadStates)
-def read_states(jobs: Sequence[Job[ReadStates]], engine: HiddenStates) -> list[Tensor]:
-    """Run all prompts, and return the states of each."""
-    states = engine.hidden_states([Request(job.effect.ids) for job in jobs])
-    for job in jobs:
+def read_states(jobs: Sequence[Job[ReadStates]], engine: HiddenStates) -> list[Tensor | BudgetSpent]:
+    """Run the prompts, and return the states of each."""
+
+    def answer(job: Job[ReadStates]) -> Tensor:
+        [states] = engine.hidden_states([Request(job.effect.ids)])
         job.count(ROLE, Usage.of(len(job.effect.ids)))
-    return states
+        return states
+
+    return _within_budget(jobs, answer)
+
+
+@answers(HeadLogits)
+def head_logits(jobs: Sequence[Job[HeadLogits]], engine: LMHead) -> list[Tensor | BudgetSpent]:
+    """Apply the LM head."""
+
+    def answer(job: Job[HeadLogits]) -> Tensor:
+        logits = engine.lm_head(job.effect.states)
+        _count_head(job, engine, len(job.effect.states))
+        return logits
+
+    return _within_budget(jobs, answer)
 
 
 @answers(HeadGradient)
-def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: LMHead) -> list[tuple[float, Tensor]]:
+def head_gradient(
+    jobs: Sequence[Job[HeadGradient]], engine: LMHead
+) -> list[tuple[float, Tensor] | BudgetSpent]:
     """Compute values and gradients through the LM head."""
-    results = []
-    for job in jobs:
-        results.append(engine.lm_head_gradient(job.effect.states, job.effect.objective))
-        passes = 3 * engine.lm_head_share * len(job.effect.states)
-        job.count(ROLE, Usage(recomputed_tokens=round(passes)))
-    return results
+
+    def answer(job: Job[HeadGradient]) -> tuple[float, Tensor]:
+        value_and_gradient = engine.lm_head_gradient(job.effect.states, job.effect.objective)
+        _count_head(job, engine, 3 * len(job.effect.states))
+        return value_and_gradient
+
+    return _within_budget(jobs, answer)
 
 
 @answers(SoftGradient)
 def soft_gradient(
     jobs: Sequence[Job[SoftGradient]], engine: SoftTokenGradients
-) -> list[tuple[float, Tensor]]:
+) -> list[tuple[float, Tensor] | BudgetSpent]:
     """Compute values and gradients through the whole model."""
-    results = []
-    for job in jobs:
+
+    def answer(job: Job[SoftGradient]) -> tuple[float, Tensor]:
         request = job.effect.request
-        results.append(engine.soft_gradient(request, job.effect.objective))
+        value_and_gradient = engine.soft_gradient(request, job.effect.objective)
         length = len(request.prompt_ids) + (0 if request.soft is None else len(request.soft))
         job.count(ROLE, Usage.of(length, recomputed=2 * length))
-    return results
+        return value_and_gradient
+
+    return _within_budget(jobs, answer)
+
+
+def _within_budget(jobs: Sequence[Job[Any]], answer: Callable[[Job[Any]], T]) -> list[T | BudgetSpent]:
+    return [BudgetSpent() if job.spent(1) else answer(job) for job in jobs]
+
+
+def _count_head(job: Job[Any], engine: LMHead, rows: int) -> None:
+    job.count(ROLE, Usage(recomputed_tokens=math.ceil(engine.lm_head_share * rows)))

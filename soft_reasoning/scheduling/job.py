@@ -93,9 +93,12 @@ class Job(Future[Result], Generic[E_co]):
         return self._steps is not None
 
     def advance(self, answer: Any) -> None:
-        """Send the answer to the method, or start it; an answer that is an exception ends the job."""
+        """Send the answer to the method, or start it; an answer that is an exception ends the job.
+
+        BudgetSpent is raised in the method, which may have an answer by then.
+        """
         try:
-            if isinstance(answer, Exception):
+            if isinstance(answer, Exception) and not isinstance(answer, BudgetSpent):
                 raise answer
             if (result := self._next(answer)) is not None:
                 self.end(result)
@@ -110,7 +113,8 @@ class Job(Future[Result], Generic[E_co]):
         if self._steps is None:
             self._steps = self._begin()
         try:
-            self.effect = cast(Any, self._steps.send(answer))
+            proceed = self._steps.throw if isinstance(answer, BudgetSpent) else self._steps.send
+            self.effect = cast(Any, proceed(answer))
         except (BudgetSpent, StopIteration) as end:
             result = end.value if isinstance(end, StopIteration) else Result(None, ())
             return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())

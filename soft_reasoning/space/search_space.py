@@ -29,7 +29,7 @@ from soft_reasoning.search.optimiser import SearchState
 from soft_reasoning.space.describe import describe_tokens
 from soft_reasoning.space.features import Features, PointFeatures
 from soft_reasoning.space.pool import PointPool
-from soft_reasoning.space.sigma import ChooseSigma
+from soft_reasoning.space.sigma import choose_sigma
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -127,7 +127,7 @@ class SearchSpace:
             raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
         sigma = None
         if isinstance(embedding, GaussianEmbedding) and embedding.sigma is None:
-            sigma = yield ChooseSigma(embedding, context, settings.placement)
+            sigma = yield from choose_sigma(embedding, context, settings.placement)
             embedding = embedding.at(sigma)
         subspace = embedding.bind(
             anchor=engine.embed(greedy),

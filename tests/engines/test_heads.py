@@ -62,8 +62,10 @@ def test_those_of_a_composed_model_are_too(family, cap):
 
 def test_a_bias_of_capped_logits_is_refused_in_a_composed_model():
     engine = HuggingFaceEngine.from_loaded(composed("gemma4", **CAP), FakeTokenizer())
+    steps = bias(5.0 * torch.ones(engine.hidden_size))
+    states = next(steps).states
     with pytest.raises(UserError, match="slot: expected a model whose logits are linear"):
-        bias(engine, 5.0 * torch.ones(engine.hidden_size))
+        steps.send(engine.lm_head(states))
 
 
 class Odd(LlamaForCausalLM):

@@ -11,6 +11,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.methods.since.latentseek import LatentSeek, policy_loss
 from soft_reasoning.methods.since.ltpo import Ltpo, confidence
 from soft_reasoning.methods.since.slot import Slot
+from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Prompt, Request, UserError, generator_for
 from tests.engines.models import random_ids, tiny
@@ -120,6 +121,58 @@ def test_latentseek_ends_when_the_verifier_is_content(engine):
     assert any(r.candidates[0].token_ids != r.candidates[-1].token_ids for r in searched.values())
     short = results(replace(never, share=0.01), engine)  # nothing to move
     assert all(len(r.candidates) == 1 for r in short.values())
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_a_moved_beginning_has_the_log_probabilities_of_the_model(engine, share):
+    seeking = LatentSeek(judge(0.0), share=share, steps=2, rate=0.3, max_new_tokens=12)
+    solved = results(seeking, engine)
+    for name, result in solved.items():
+        prompt = random_ids(15, int(name))
+        for candidate in result.candidates:
+            with torch.inference_mode():
+                logits = engine.model(torch.tensor([prompt + candidate.token_ids])).logits[0]
+            rows = logits[len(prompt) - 1 : -1].log_softmax(-1)
+            expected = rows[range(len(candidate.token_ids)), list(candidate.token_ids)]
+            assert torch.allclose(torch.tensor(candidate.logprobs), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [Slot(steps=steps, max_new_tokens=6) for steps in (0, 1, 3)]
+    + [LatentSeek(judge(0.0), share=s, steps=2, rate=0.3, max_new_tokens=12) for s in (0.2, 0.5, 1.0)],
+    ids=lambda method: f"{method.name} {getattr(method, 'share', method.steps)}",
+)
+def test_what_the_head_computes_is_counted(engine, method, monkeypatch):
+    rows = []
+
+    def watch(name, passes):
+        run = getattr(engine, name)
+        monkeypatch.setattr(engine, name, lambda x, *rest: (rows.append(passes * len(x)), run(x, *rest))[1])
+
+    watch("lm_head", 1)
+    watch("lm_head_gradient", 3)
+    [(_, result)] = drive(PROBLEMS[:1], method, context_for(engine))
+    counted = result.usage["gradient"].recomputed_tokens
+    assert rows and counted == sum(math.ceil(engine.lm_head_share * n) for n in rows)
+
+
+@pytest.mark.parametrize("name", ["slot", "latentseek", "ltpo backprop"])
+def test_a_deadline_ends_what_follows_gradients(engine, name):
+    late = replace(context_for(engine), limits=Limits(max_seconds=1e-9))
+    [(_, result)] = drive(PROBLEMS[:1], METHODS[name], late)
+    assert "gradient" not in result.usage
+
+
+def test_latentseek_keeps_its_answer_when_time_ends_between_two_looks(engine, monkeypatch):
+    now, read = [0.0], engine.hidden_states
+    monkeypatch.setattr("soft_reasoning.scheduling.job.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        engine, "hidden_states", lambda requests: (now.append(now.pop() + 2e9), read(requests))[1]
+    )
+    late = replace(context_for(engine), limits=Limits(max_seconds=1e9))
+    [(_, result)] = drive(PROBLEMS[:1], METHODS["latentseek"], late)
+    assert len(result.candidates) == 1 and result.usage["gradient"].recomputed_tokens == 0
 
 
 METHODS = {

@@ -10,7 +10,7 @@ method ends when R exceeds a threshold or after the last step, and returns the l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,8 @@ from soft_reasoning.engines.abilities import HiddenStates, LMHead
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.verifiers import Verdict, Verifier, verify
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
+from soft_reasoning.scheduling.gradients import HeadGradient, HeadLogits, ReadStates
+from soft_reasoning.scheduling.job import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join, read_candidate, solution_request
 from soft_reasoning.types import (
@@ -69,12 +70,11 @@ class LatentSeek:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
-        head = cast(LMHead, context.engine)
         seen: list[Candidate] = []
         verdicts: list[Verdict] = []
         trace: list[dict[str, object]] = []
         [completion] = yield Generate([request])
-        states, adam = None, None
+        states, adam, tokens = None, None, None
         while True:
             candidate = replace(read_candidate(completion, problem, context), round=len(seen))
             verdict = yield from verify(self.verifier, problem, [candidate], context, verdicts)
@@ -85,32 +85,40 @@ class LatentSeek:
             spent = yield Round(problem, len(seen) - 1, seen[-1:], trace[-1])
             if spent or reward > self.threshold or len(seen) > self.steps:
                 break
-            if states is None or adam is None:
-                count = min(int(self.share * len(completion.token_ids)), MAX_STATES)
-                if not count:
-                    break
-                read = yield ReadStates(request.prompt_ids + completion.token_ids[:count])
-                states = read[len(request.prompt_ids) - 1 : -1].clone().requires_grad_()
-                adam = torch.optim.Adam([states], lr=self.rate)
-            tokens = likeliest_tokens(head, states)
-            _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
-            adam.step()
-            completion = yield from _solution(request, likeliest_tokens(head, states), context.engine)
+            try:
+                if states is None or adam is None or tokens is None:
+                    count = min(int(self.share * len(completion.token_ids)), MAX_STATES)
+                    if not count:
+                        break
+                    read = yield ReadStates(request.prompt_ids + completion.token_ids[:count])
+                    states = read[len(request.prompt_ids) - 1 : -1].clone().requires_grad_()
+                    adam = torch.optim.Adam([states], lr=self.rate)
+                    tokens = yield from likeliest_tokens(states)
+                _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
+                adam.step()
+                tokens = yield from likeliest_tokens(states)
+                completion = yield from _solution(request, tokens, context.engine)
+            except BudgetSpent:  # the latest solution is the answer
+                break
         return Result(seen[-1].answer, tuple(seen), tuple(trace))
 
 
 def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Completion]:
-    """The greedy solution that begins with ``tokens``."""
+    """The greedy solution that begins with ``tokens``, with the model's log-probabilities."""
     ids = tuple(tokens.tolist())
-    start = Completion(ids, (0.0,) * len(ids), "", FinishReason.LENGTH, len(request.prompt_ids))
+    states = yield ReadStates(request.prompt_ids + ids)
+    logits = yield HeadLogits(states[len(request.prompt_ids) - 1 : -1])
+    logprobs = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1).tolist()
+    start = Completion(ids, tuple(logprobs), "", FinishReason.LENGTH, len(request.prompt_ids))
     room = max(1, request.max_new_tokens - len(ids))
     [rest] = yield Generate([replace(request, prompt_ids=request.prompt_ids + ids, max_new_tokens=room)])
     return join(start, rest, request, engine)
 
 
-def likeliest_tokens(head: LMHead, states: Tensor) -> Tensor:
+def likeliest_tokens(states: Tensor) -> Steps[Tensor]:
     """Return the likeliest tokens (n,) of ``states`` (n, D)."""
-    return head.lm_head(states.detach()).argmax(-1)
+    logits = yield HeadLogits(states.detach())
+    return logits.argmax(-1)
 
 
 def policy_loss(tokens: Tensor, reward: float):

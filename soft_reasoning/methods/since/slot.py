@@ -8,7 +8,7 @@ Settings are the released code's. Each question has its own delta, also in a bat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead
 from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
+from soft_reasoning.scheduling.gradients import HeadGradient, HeadLogits, ReadStates
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result, UserError
@@ -48,7 +48,7 @@ class Slot:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
         delta, losses = yield from self.fit(request.prompt_ids)
-        shifted = bias(cast(LMHead, context.engine), delta)
+        shifted = yield from bias(delta)
         completions = yield Generate(
             [replace(request, adjust=lambda ids, logits: logits + shifted.to(logits))]
         )
@@ -73,13 +73,13 @@ class Slot:
         return delta.detach(), losses
 
 
-def bias(engine: LMHead, delta: Tensor) -> Tensor:
+def bias(delta: Tensor) -> Steps[Tensor]:
     """Return the bias (V,) that ``delta`` (D,) adds to the logits at every step.
 
     Raises:
         UserError: If it depends on the state, because the model caps its logits.
     """
-    at_zero, once, twice = engine.lm_head(torch.stack([0 * delta, delta, 2 * delta]))
+    at_zero, once, twice = yield HeadLogits(torch.stack([0 * delta, delta, 2 * delta]))
     tolerance = 1e-3 * float(once.abs().max() + 1e-6)
     if not torch.allclose(twice - once, once - at_zero, rtol=1e-2, atol=tolerance):
         raise UserError("slot: expected a model whose logits are linear in its last state, got capped logits")
