@@ -10,7 +10,8 @@ points as alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
@@ -107,6 +108,18 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
 
+@contextmanager
+def _generator_of(seed: int, *stage: object) -> Iterator[Callable[[], bool]]:
+    """Seed torch's global generator inside, and restore it; the function tells whether it was drawn from.
+
+    An acquisition function may draw, as Thompson sampling does.
+    """
+    with fork_rng(devices=()):
+        torch.manual_seed(generator_for(seed, *stage).initial_seed())
+        before = torch.get_rng_state()
+        yield lambda: not torch.equal(before, torch.get_rng_state())
+
+
 def first_distinct(behaviour: Tensor, k: int) -> Tensor:
     """(b, k): indices of the first points of each pool that may be chosen and differ in behaviour."""
     rows = []
@@ -176,8 +189,8 @@ class BayesianOptimiser:
             return self._first_round(k, features, behaviour)
         draws = self._draws(U.shape[-1], state.seed, state.round) if features is None else features
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
-        if self.surrogate.fits:
-            size = 1  # parameters are fitted to each problem
+        if self.surrogate.fits or self._draws_inside:
+            size = 1  # parameters are fitted to each problem, and draws are each problem's own
         proposals: list[Proposal] = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
@@ -191,10 +204,11 @@ class BayesianOptimiser:
             else:
                 X = features[part]
             alike = None if behaviour is None else behaviour[part]
-            with fork_rng(devices=()):  # an acquisition function may draw, as Thompson sampling does
-                stream = generator_for(state.seed, "acquisition", state.round, *state.keys[part])
-                torch.manual_seed(stream.initial_seed())
+            with _generator_of(state.seed, "acquisition", state.round, *state.keys[part]) as drew:
                 proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
+                if drew() and size > 1:
+                    self._draws_inside = True
+                    return self.propose(state)
         return proposals
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:
@@ -205,14 +219,15 @@ class BayesianOptimiser:
         return self.acquisition(model=model, **best)
 
     def _try_acquisition(self) -> None:
-        """Build the acquisition function once, on a single observation."""
-        point = torch.zeros(1, 1, 1, dtype=torch.float64)
+        """Build the acquisition function and call it at 3 points, for a single problem and then for 2."""
         try:
             self._takes_best = "best_f" in signature(self.acquisition).parameters
-            with torch.no_grad():
-                function = self._acquire(Surrogate().fit(point, point[0]), point[0])
-                if not torch.isfinite(function(point + 1)).all():
-                    raise ValueError("its values are not finite")
+            for problems in (1, 2):
+                with torch.no_grad(), _generator_of(0, "acquisition") as drew:
+                    self._try_for(problems)
+                    self._draws_inside = drew()
+                if self._draws_inside:  # it is called for one problem at a time
+                    break
         except UserError:
             raise
         except Exception as error:  # BoTorch may raise any error
@@ -221,6 +236,19 @@ class BayesianOptimiser:
                 "acquisition: expected an analytic acquisition function of BoTorch with all its arguments "
                 f"bound, got {getattr(kind, '__name__', repr(kind))} ({first_line(error)})"
             ) from error
+
+    def _try_for(self, problems: int) -> None:
+        """Call the acquisition function once, after an observation of each problem."""
+        origin = torch.zeros(problems, 1, 1, dtype=torch.float64)
+        X = torch.arange(1.0, 3 * problems + 1, dtype=torch.float64).reshape(3, problems, 1, 1)
+        values = self._acquire(Surrogate().fit(origin, origin[..., 0]), origin[..., 0])(X)
+        if tuple(values.shape) != (3, problems):
+            raise ValueError(
+                f"expected values (points, problems) = (3, {problems}) at X (3, {problems}, 1, 1), got "
+                f"{tuple(values.shape)}"
+            )
+        if not torch.isfinite(values).all():
+            raise ValueError("its values are not finite")
 
     def _first_round(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
         """The portfolio's points, else a pool's first point, then points of the largest deviation."""
