@@ -1,13 +1,13 @@
 """Record a real model's answers: one greedy text, sampled texts and programs for each question.
 
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
-    python -m experiments.real_models.record --strip OUT.jsonl experiments/results/recordings/NAME.csv
+    python -m experiments.real_models.record --strip OUT.jsonl [RUN] experiments/results/recordings/NAME.csv
 
 Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
 Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
 ``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
 any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
-and its mean log-probability.
+and its mean log-probability. A run's folder adds its candidates, as a kind of their own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from soft_reasoning.configuration.build import build_context, build_dataset, bui
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.programs import Sandbox
 from soft_reasoning.rewards.programs.writing import answer_of, code_of
+from soft_reasoning.runs.files import read_records
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import GREEDY, Completion, Problem, Request, Sampling, seed_for
 
-GREEDY_TEXT, TEXT, PROGRAM = "greedy", "text", "program"
+GREEDY_TEXT, TEXT, PROGRAM, CANDIDATE = "greedy", "text", "program", "candidate"
 MAX_PROGRAM_TOKENS = 300
 Requests: TypeAlias = Iterator[tuple[str, int, Request]]
 
@@ -99,8 +100,8 @@ def stored(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def strip(path: Path, out: Path) -> None:
-    """Write the recording ``path`` without its texts as CSV to ``out``."""
+def strip(path: Path, out: Path, run: Path | None = None) -> None:
+    """Write the recording ``path``, and the candidates of ``run``, without texts as CSV to ``out``."""
     lines, grader = stored(path), Grader()
     codes = [code_of(line["text"]) for line in lines if line["kind"] == PROGRAM]
     values = iter(Sandbox().run(codes))
@@ -112,8 +113,28 @@ def strip(path: Path, out: Path) -> None:
             | {"answer": answer, "right": int(grader.equal(answer, line["gold"], line["type"]))}
             | {"tokens": line["tokens"], "cut": int(line["cut"]), "logprob": line["logprob"]}
         )
+    rows += [row for stored_run in [run] if stored_run for row in candidates_of(stored_run, grader)]
     out.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).sort_values(["id", "kind", "sample"], kind="stable").to_csv(out, index=False)
+
+
+def candidates_of(run: Path, grader: Grader) -> Iterator[dict[str, Any]]:
+    """The candidates of a run's records as rows of a recording."""
+    for entry in read_records(run):
+        kind, gold = entry["answer_type"], entry["target"]
+        for sample, candidate in enumerate(entry["candidates"]):
+            yield {
+                "id": entry["doc_id"],
+                "kind": CANDIDATE,
+                "sample": sample,
+                "type": kind,
+                "gold": gold,
+                "answer": candidate["answer"],
+                "right": int(grader.equal(candidate["answer"], gold, kind)),
+                "tokens": candidate["generated_tokens"],
+                "cut": int(candidate["finish_reason"] == "length"),
+                "logprob": candidate["coherence"],
+            }
 
 
 def answer_in(line: dict[str, Any], grader: Grader, values: Iterator[Any]) -> str | None:
@@ -140,7 +161,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--group", type=int, default=20, help="questions whose texts are written together")
     arguments = parser.parse_args(words)
     if arguments.strip:
-        strip(arguments.path, Path(arguments.overrides[0]))
+        *runs, out = map(Path, arguments.overrides)
+        strip(arguments.path, out, *runs)
     else:
         arguments.path.parent.mkdir(parents=True, exist_ok=True)
         record(arguments.path, compose_config(arguments.overrides), arguments)

@@ -4,24 +4,29 @@
 
 Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus the
 majority" is the paired difference from the majority of ``--texts`` texts with its 95 % interval over
-questions. A judge's AUC is the chance that it prefers a right text to a wrong one of the same question, ties
-half, over the questions that have both; +- is a standard error over questions.
+questions. "until settled" takes one voter after the other until the leading answer stays ahead with this
+probability (the Beta rule of Adaptive-Consistency, Aggarwal et al., arXiv 2305.11860). A judge's AUC is the
+chance that it prefers a right text to a wrong one of the same question, ties half, over the questions that
+have both; +- is a standard error over questions. If the recording has candidates of a run (texts after soft
+tokens), the last table compares them with the texts.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from experiments.real_models.record import GREEDY_TEXT, PROGRAM, TEXT
+from experiments.real_models.record import CANDIDATE, GREEDY_TEXT, PROGRAM, TEXT
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table
+from soft_reasoning.rewards.history import same_answers
+from soft_reasoning.search.stopping import settled
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Recorded:
     greedy: Answered
     texts: Sequence[Answered]
     programs: Sequence[Answered]
+    candidates: Sequence[Answered] = ()
 
 
 @dataclass
@@ -67,6 +73,18 @@ class Rules:
         scores = [max(judge(self.question, i), 1e-9) for i in range(len(chosen))]
         tokens = sum(text.tokens for text in [*chosen, *self.question.programs[:programs]])
         return self._right([text.answer for text in chosen], scores), tokens
+
+    def settled(self, order: str, confidence: float) -> tuple[bool, int]:
+        """Voters in ``order`` (t a text, p a program) until the leading answer is settled."""
+        remaining = {"t": iter(self.question.texts), "p": iter(self.question.programs)}
+        voters, answers = list[Answered](), list[str | None]()
+        for kind in order:
+            voters.append(next(remaining[kind]))
+            answers = [voter.answer for voter in voters]
+            groups = same_answers(answers, self.grader, self.question.kind)
+            if settled([len(group) for group in groups]) >= confidence:
+                break
+        return self._right(answers, [1.0] * len(answers)), sum(voter.tokens for voter in voters)
 
     def _right(self, answers: Sequence[str | None], weights: Sequence[float]) -> bool:
         answer = self.grader.vote(answers, self.question.kind, weights)
@@ -109,7 +127,8 @@ def load(path: Path) -> list[Recorded]:
     table = pd.read_csv(
         path, dtype={"answer": str, "gold": str}, keep_default_na=False, na_values={"answer": [""]}
     )
-    counts = table.groupby("id").size()
+    recorded = table[table.kind != CANDIDATE]
+    counts = recorded.groupby("id").size()
     questions = []
     for _, rows in table[table.id.isin(counts[counts == counts.max()].index)].groupby("id", sort=False):
         kinds = {
@@ -123,7 +142,14 @@ def load(path: Path) -> list[Recorded]:
         }
         first = rows.iloc[0]
         questions.append(
-            Recorded(first.type, first.gold, kinds[GREEDY_TEXT][0], kinds[TEXT], kinds.get(PROGRAM, []))
+            Recorded(
+                first.type,
+                first.gold,
+                kinds[GREEDY_TEXT][0],
+                kinds[TEXT],
+                kinds.get(PROGRAM, []),
+                kinds.get(CANDIDATE, []),
+            )
         )
     return questions
 
@@ -136,8 +162,15 @@ def rules_table(questions: Sequence[Recorded], texts: int) -> Table:
     }
     for count in range(2, texts + 1):
         results[f"majority of {count} texts (`self_consistency`)"] = [rule.vote(count) for rule in rules]
+    for confidence in (0.85, 0.95):
+        name = f"texts until settled ({confidence})"
+        results[name] = [rule.settled("t" * texts, confidence) for rule in rules]
     programs = min(len(question.programs) for question in questions)
     if programs:
+        for confidence in (0.85, 0.95):
+            name = f"programs, then texts until settled ({confidence})"
+            order = "p" * programs + "t" * texts
+            results[name] = [rule.settled(order, confidence) for rule in rules]
         results["one program (`program`)"] = [rule.vote(0, 1) for rule in rules]
         results[f"majority of {programs} programs (`program_consistency`)"] = [
             r.vote(0, programs) for r in rules
@@ -180,6 +213,34 @@ def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
     )
 
 
+def arms_table(questions: Sequence[Recorded], count: int) -> Table:
+    """The rules on ``count`` texts, and on as many candidates after soft tokens, of the same questions."""
+    programs = min(len(question.programs) for question in questions)
+    rules: dict[str, Callable[[Rules], tuple[bool, int]]] = {
+        "one": lambda rule: rule.vote(1),
+        f"majority of {count}": lambda rule: rule.vote(count),
+        f"{count}, weighted by the programs": lambda rule: rule.best(programs_agree, count, programs),
+        f"{count}, weighted by texts + programs + 0.5 mean probability": lambda rule: rule.best(
+            together, count, programs
+        ),
+        f"a perfect judge of {count} (coverage)": lambda rule: (
+            any(text.right for text in rule.question.texts[:count]),
+            sum(text.tokens for text in rule.question.texts[:count]),
+        ),
+    }
+    rows = []
+    for name, rule in rules.items():
+        texts = [rule(Rules(question)) for question in questions]
+        soft = [rule(Rules(replace(question, texts=question.candidates))) for question in questions]
+        right, other = ([float(x) for x, _ in outcomes] for outcomes in (soft, texts))
+        interval = paired_bootstrap(right, other)
+        shown = f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+        means = [f"{100 * np.mean(other):.1f}", f"{100 * np.mean(right):.1f}", shown]
+        rows.append([name, *means, *(f"{np.mean([t for _, t in arm]):.0f}" for arm in (texts, soft))])
+    columns = ["rule", "sampled %", "after soft tokens %", "difference", "tokens", "tokens, soft"]
+    return Table(columns, rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -191,6 +252,9 @@ def main() -> None:
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())
+    both = [question for question in questions if len(question.candidates) >= arguments.texts]
+    if both:
+        print(f"\n{len(both)} questions\n\n{arms_table(both, arguments.texts).markdown()}")
 
 
 if __name__ == "__main__":

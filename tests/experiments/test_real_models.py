@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 import zipfile
 
 import pandas as pd
@@ -77,6 +79,19 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
 
+def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
+    path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=2"]
+    record.main([str(path), *words, "--texts", "2", "--programs", "0", "--max-new-tokens", "40"])
+    random = ["search=random", "verifier=none", "final=vote", "rounds=0", "k=2"]
+    options = [*words, *random, "reward.coherence=mean_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
+    subprocess.run([sys.executable, "-m", "soft_reasoning.run", *options], check=True)
+    record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
+    questions = replay.load(tmp_path / "r.csv")
+    assert [len(question.candidates) for question in questions] == [2, 2]
+    assert all(text.logprob < 0 and text.tokens for q in questions for text in q.candidates)
+    assert [row[0] for row in replay.arms_table(questions, 2).rows][:2] == ["one", "majority of 2"]
+
+
 def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> replay.Answered:
     return replay.Answered(answer, right, 10, logprob)
 
@@ -93,5 +108,7 @@ def test_rules_and_judges_by_hand():
     assert replay.programs_agree(question, 1) == pytest.approx(2 / 3)
     assert replay.programs_agree(question, 3) == 0
     assert rules.best(replay.programs_agree, 3, 4) == (True, 70)
+    assert rules.settled("tttt", 0.85) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
+    assert rules.settled("pptt", 0.85) == (True, 20)  # 7 and 7.0 are one answer
     table = replay.judges_table([question], 3)
     assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]

@@ -6,6 +6,7 @@ from soft_reasoning.types import UserError
 from tests.rewards.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
 MIXED = "method=mixed_consistency"
+ALL = "method.confidence=1"
 
 
 def test_one_greedy_program():
@@ -29,18 +30,38 @@ def test_a_majority_of_programs():
 
 def test_solutions_and_programs_vote_together():
     engine = Programmer([RIGHT, RIGHT, BROKEN], answers=["11", "15", "12"])
-    result = solved(engine, MIXED, "method.programs.samples=3")
+    result = solved(engine, MIXED, ALL, "method.samples=3", "method.programs.samples=3")
     assert result.answer == "15" and len(engine.texts) == 3 and len(engine.asked) == 3
     assert [c.answer for c in result.candidates] == ["11", "15", "12", "15", "15", None]
     assert result.trace[0]["weights"] == [1.0] * 6
     assert all(request.sampling.temperature == 0.8 for request in engine.texts)
 
 
+@pytest.mark.parametrize(
+    ("programs", "answers", "texts", "answer"),
+    [
+        ([RIGHT], ["11"], 0, "15"),  # four of four: .97
+        ([RIGHT, RIGHT, BROKEN, BROKEN], ["11"], 0, "15"),  # two of two: .875
+        ([RIGHT, RIGHT, BROKEN, WRONG], ["11"], 4, "11"),  # five of seven: .855
+        ([RIGHT, RIGHT, BROKEN, WRONG], ["15", "15", "11"], 2, "15"),
+        ([BROKEN], ["15", "15", "11"], 2, "15"),
+        ([BROKEN], ["15", "11", "12", "13", "14"], 5, "15"),
+    ],
+)
+def test_solutions_follow_until_the_vote_is_settled(programs, answers, texts, answer):
+    engine = Programmer(programs, answers=answers)
+    result = solved(engine, MIXED)
+    assert (len(engine.texts), result.answer) == (texts, answer)
+    again = Programmer(programs, answers=answers)
+    solved(again, MIXED, ALL)
+    assert [text.seed for text in engine.texts] == [text.seed for text in again.texts][:texts]
+
+
 def test_programs_that_err_together_can_be_outvoted():
     """Three solutions against four programs with the same wrong answer."""
 
     def answer(*options):
-        return solved(Programmer([WRONG], answers=["15"]), MIXED, *options)
+        return solved(Programmer([WRONG], answers=["15"]), MIXED, ALL, "method.samples=3", *options)
 
     assert answer().answer == "11"
     half = answer("method.repeat_weight=0.5")
@@ -75,11 +96,13 @@ def test_the_programs_are_those_of_the_verifier():
 )
 def test_every_option_acts(option, seen):
     engine = Programmer()
-    solved(engine, MIXED, option)
+    solved(engine, MIXED, ALL, option)
     assert seen(engine)
 
 
-@pytest.mark.parametrize("option", ["program_weight=0", "repeat_weight=2", "samples=0", "temperature=0"])
+@pytest.mark.parametrize(
+    "option", ["program_weight=0", "repeat_weight=2", "samples=0", "temperature=0", "confidence=2"]
+)
 def test_bad_values_are_one_line(option):
     with pytest.raises(UserError, match=f"method.{option.partition('=')[0]}: expected"):
         solved(Programmer(), MIXED, f"method.{option}")

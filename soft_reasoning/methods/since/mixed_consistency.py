@@ -6,6 +6,7 @@ those of ``method=self_consistency``, the programs those of ``method=program_con
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from soft_reasoning.checks import check_sampling, counts, real
@@ -15,18 +16,22 @@ from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import read_candidate, solution_request
-from soft_reasoning.types import Generate, Problem, Result
+from soft_reasoning.search.stopping import settled
+from soft_reasoning.types import Candidate, Generate, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixedConsistency(SampledMethod):
-    """A vote of ``samples`` solutions and ``programs.samples`` programs; the earliest answer wins a tie.
+    """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
-    Candidates are the solutions, then the programs. The trace holds the weight of each.
-    The options of the solutions are those of :class:`SampledMethod`.
+    The programs come first, since they are short. Then solutions follow one by one until the vote is settled
+    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). Candidates are the solutions, then the
+    programs. The trace holds the weight of each. The options of the solutions are those of
+    :class:`SampledMethod`.
 
     Args:
-        samples: Number of solutions.
+        samples: Most solutions.
+        confidence: Probability at which the vote is settled; at 1 all solutions are written, at once.
         programs: How programs are written and run.
         program_weight: Votes of the first program with an answer; a solution has 1.
         repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
@@ -36,7 +41,8 @@ class MixedConsistency(SampledMethod):
         OptionError: For a value out of its range.
     """
 
-    samples: int = 3
+    samples: int = 5
+    confidence: float = 0.85
     programs: Programs = field(default_factory=Programs)
     program_weight: float = 1.0
     repeat_weight: float = 1.0
@@ -45,24 +51,41 @@ class MixedConsistency(SampledMethod):
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
         check_sampling(self)
+        real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        solutions = [
-            solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
-            for i in range(self.samples)
-        ]
-        completions = yield Generate(solutions)
-        candidates = [read_candidate(completion, problem, context) for completion in completions]
-        programs = yield from self.programs.write(
-            problem, context, 0, self.programs.samples, role="candidate"
-        )
-        candidates += [program.candidate for program in programs]
-        answers, kind = [candidate.answer for candidate in candidates], problem.answer_type
-        weights = [1.0] * len(answers)
-        for group in same_answers(answers, context.grader, kind):
-            for place, i in enumerate(i for i in group if i >= self.samples):
-                weights[i] = self.program_weight * self.repeat_weight**place
-        answer = context.grader.vote(answers, kind, weights)
+        written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
+        programs, solutions = [program.candidate for program in written], list[Candidate]()
+        weights, sums = self._votes(solutions, programs, problem, context)
+        while len(solutions) < self.samples and settled(sums) < self.confidence:
+            last = len(solutions) + 1 if self.confidence < 1 else self.samples
+            completions = yield Generate(
+                [
+                    solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
+                    for i in range(len(solutions), last)
+                ]
+            )
+            solutions += [read_candidate(completion, problem, context) for completion in completions]
+            weights, sums = self._votes(solutions, programs, problem, context)
+        candidates = [*solutions, *programs]
+        answers = [candidate.answer for candidate in candidates]
+        answer = context.grader.vote(answers, problem.answer_type, weights)
         return Result(answer, tuple(candidates), ({"weights": weights},))
+
+    def _votes(
+        self,
+        solutions: Sequence[Candidate],
+        programs: Sequence[Candidate],
+        problem: Problem,
+        context: Context,
+    ) -> tuple[list[float], list[float]]:
+        """The weight of each solution and program, and of each distinct answer."""
+        answers = [candidate.answer for candidate in (*solutions, *programs)]
+        weights, sums = [1.0] * len(answers), list[float]()
+        for group in same_answers(answers, context.grader, problem.answer_type):
+            for place, i in enumerate(i for i in group if i >= len(solutions)):
+                weights[i] = self.program_weight * self.repeat_weight**place
+            sums.append(sum(weights[i] for i in group))
+        return weights, sums
