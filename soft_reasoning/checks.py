@@ -69,7 +69,7 @@ def real(
     below: float | None = None,
     fix: str | None = None,
 ) -> float:
-    """Return ``value`` as a finite float within the bounds; ``fix`` tells how to correct a wrong value."""
+    """Return ``value`` as a finite float within the bounds; ``fix`` says how to correct a wrong value."""
     all_bounds = (
         ("at least", least, operator.ge),
         ("above", above, operator.gt),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class UserError(Exception):
-    """An error that the user can fix, in one line: the expected value, the actual value, and the fix."""
+    """A one-line error that the user can fix: the expected value, the actual value, and the fix."""
 
     def __init__(self, message: object = "") -> None:
         """Store ``message`` without line breaks, and with escapes for what UTF-8 cannot hold."""
@@ -276,7 +276,7 @@ class Generate(Effect):
 
 @dataclass(frozen=True)
 class Round(Effect):
-    """A finished round, for observers; the answer tells whether the problem's budget ends here.
+    """A finished round, for observers; the answer is whether the problem's budget ends here.
 
     It is "tokens" or "seconds", or None if the budget allows another round.
 

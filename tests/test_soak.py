@@ -142,7 +142,7 @@ def test_soak():
             parts += [pool.submit(soak.caller, seed) for seed in range(CALLERS)]
             for part in parts:
                 part.result()
-            wait_until(lambda: running.service.in_work == 0)
+            wait_until(lambda: running.service.in_progress == 0)
     third = len(soak.memory) // 3
     before, after = max(soak.memory[third : 2 * third]), max(soak.memory[2 * third :])
     print(json.dumps(soak.counts))

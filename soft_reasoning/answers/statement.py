@@ -2,7 +2,7 @@ r"""Finding where a text states its answer.
 
 The last mark decides: ``\boxed{``, ``####``, ``<answer>``, a key "answer" of JSON, "Answer:" or "the answer
 is". Where the statement after it is unfinished, the text has none: an earlier one is not the answer. A text
-ends where the model goes on to another question.
+ends where the model starts another question.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEXT = re.compile(
     r"|<\|[a-z_]+\|>|</s>|\[INST\]",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Where a model goes on to another question or turn."""
+"""Where a model starts another question or turn."""
 _LAYOUT = re.compile(
     r"(?<!\d)\*\*|\*\*(?!\d)|`|(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|^[ \t#>*-]*\d{1,2}[.)][ \t]+(?=\S)",
     re.MULTILINE,

@@ -1,4 +1,4 @@
-"""A user's errors in one line: the expected value, the actual value, and the fix."""
+"""One-line errors for the user: the expected value, the actual value, and the fix."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Engine:
     methods may be called from several threads.
 
     A subclass sets the attributes below that have no value (:meth:`set_embeddings` sets some) and implements
-    :meth:`advance`. ``queued`` maps the tickets of the requests in work to the running requests, in order of
+    :meth:`advance`. ``queued`` maps the tickets of requests in progress to the running requests, in order of
     arrival. An engine with more state extends :class:`RunningRequest` (``running_type``, :meth:`prepare`),
     :meth:`begin` and :meth:`drop`. These are called by one thread at a time.
     """
@@ -149,7 +149,7 @@ class Engine:
         None stands for all tickets. If some are complete, no token is computed. Outcomes are returned once.
 
         Raises:
-            Exception: An error of the step, which also becomes the outcome of every request in work.
+            Exception: An error of the step, which also becomes the outcome of every request in progress.
         """
         with self.lock:
             if not self._complete(tickets) and self.queued:
@@ -207,7 +207,7 @@ class Engine:
         raise NotImplementedError
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget those requests of ``tickets`` that are in work."""
+        """Forget those requests of ``tickets`` that are in progress."""
         for ticket in tickets:
             self.queued.pop(ticket, None)
         if self.replay is not None:

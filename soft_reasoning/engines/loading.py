@@ -49,7 +49,7 @@ def choose_dtype(
 
 
 def multiplies_bfloat16() -> str:
-    """Which of the processor's instructions multiply bfloat16; empty if none does or PyTorch cannot tell."""
+    """Which of the processor's instructions multiply bfloat16; empty if none does or PyTorch cannot say."""
     has = getattr(torch.cpu, "get_capabilities", dict)()
     return next((name for name in ("amx_bf16", "avx512_bf16") if has.get(name)), "")
 
@@ -206,7 +206,7 @@ def check_kind(config: Any) -> None:
 
 
 def explain(name: str, error: Exception) -> str:
-    """Explain an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
+    """Describe an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
     text = " ".join(str(error).split())
@@ -240,7 +240,7 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
     They are those of the generation config (else the config, or its text part in a composed model) and of
     the tokenizer, and the token that the chat template puts behind an assistant's message. A model that ends
-    its turn with one that is missing here would go on and write the next turn, too.
+    its turn with one that is missing here would continue with the next turn.
     """
     configs = [getattr(model, "generation_config", None)]
     if getattr(configs[0], "eos_token_id", None) is None:

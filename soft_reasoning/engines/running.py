@@ -12,7 +12,7 @@ from soft_reasoning.types import Completion, FinishReason, Request, TopLogprobs,
 
 
 class RunningRequest:
-    """A request in work. An engine that needs more state for each request extends it.
+    """A request in progress. An engine that needs more state for each request extends it.
 
     The prompt is ``head``, then ``soft``, then ``tail``. Without soft tokens all ids are in ``head``.
 

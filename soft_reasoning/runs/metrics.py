@@ -23,7 +23,7 @@ DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
 
 Frame: TypeAlias = Any
 Series: TypeAlias = Any
-"""Types of pandas, whose annotations do not tell the type of a column."""
+"""Types of pandas, whose annotations lack the type of a column."""
 
 GRADES = ("correct", "covered", "covered_first", "parsed")
 PROBLEM = (*GRADES, "answers", "rounds", "one_text", "difficulty", "wrong")
@@ -42,7 +42,7 @@ def measure(
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
-    """Return plain values, with ``_stderr`` beside each share; None where undefined.
+    """Return plain values, with ``_stderr`` next to each share; None where undefined.
 
     The order of problems does not change any digit.
 

@@ -108,7 +108,7 @@ def run(
         solver: Solves the problems.
         folder: The run's folder.
         config: The configuration as plain data.
-        overrides: The options of the run's command, by which tables tell runs apart.
+        overrides: The options of the run's command, by which tables distinguish runs.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.

@@ -69,7 +69,7 @@ class EngineThread:
             self._arrived.put((jobs, check))
 
     def close(self) -> None:
-        """End the thread and close the engine; jobs in work get an error."""
+        """End the thread and close the engine; jobs in progress get an error."""
         with self._lock:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""A problem in work: its generator, the effect it waits for, its token counts and its budget."""
+"""A problem in progress: its generator, the effect it waits for, its token counts and its budget."""
 
 from __future__ import annotations
 

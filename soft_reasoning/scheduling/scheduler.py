@@ -42,7 +42,7 @@ class Scheduler:
         self.engine = engine
         self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job[Any]] = []
-        self._owners: dict[int, Job[Any]] = {}  # of tickets in work
+        self._owners: dict[int, Job[Any]] = {}  # of tickets in progress
         self._turns = itertools.count()
 
     def add(self, job: Job[Any]) -> None:
@@ -53,7 +53,7 @@ class Scheduler:
     def step(self) -> list[Job[Any]]:
         """Start the new jobs, or else answer effects, or else run an engine step; return the jobs that ended.
 
-        A job that fails ends with its error; the others go on. Cancelled jobs are dropped first.
+        A job that fails ends with its error; the others continue. Cancelled jobs are dropped first.
 
         Raises:
             Exception: An error of the engine that belongs to no single job.

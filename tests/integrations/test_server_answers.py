@@ -173,7 +173,7 @@ def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
         with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
             lines = [line for line in response.iter_lines() if line]
-    assert ": in work" in lines and lines[-1] == "data: [DONE]"
+    assert ": in progress" in lines and lines[-1] == "data: [DONE]"
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
     reasoning = [delta["reasoning_content"] for delta in deltas if delta.get("reasoning_content")]
     rounds = reasoner.solve(Q).rounds
@@ -191,7 +191,7 @@ def test_metrics_count_requests_and_tokens(reasoner):
     assert 'soft_reasoning_requests_total{status="200"} 1' in lines
     assert 'soft_reasoning_requests_total{status="400"} 1' in lines
     assert f'soft_reasoning_tokens_total{{kind="generated"}} {usage.completion_tokens}' in lines
-    assert "soft_reasoning_requests_in_work 0" in lines
+    assert "soft_reasoning_requests_in_progress 0" in lines
 
 
 class TestCompletions:

@@ -75,7 +75,7 @@ def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path)
             next(events)
             process.send_signal(signal.SIGINT)
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(2)  # the request is in work
+                process.wait(2)  # the request is in progress
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
 

@@ -103,7 +103,7 @@ def test_a_key(reasoner):
                 with pytest.raises(openai.AuthenticationError, match="got another key"):
                     call()
         root = running.url.removesuffix("/v1")
-        assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_work": 0}
+        assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_progress": 0}
 
 
 def test_other_hosts_and_pages(running, reasoner):
@@ -126,10 +126,10 @@ def test_other_hosts_and_pages(running, reasoner):
 
 @contextmanager
 def held(running, client, extra=LONG):
-    """A request that is in work."""
+    """A request that is in progress."""
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(ask, client, MODEL, extra=extra)
-        wait_until(lambda: running.service.in_work == 1)
+        wait_until(lambda: running.service.in_progress == 1)
         yield request
 
 
@@ -149,7 +149,7 @@ def test_a_request_that_takes_too_long(reasoner):
         assert error.value.status_code == 504 and error.value.response.headers["x-should-retry"] == "false"
         with pytest.raises(openai.APIError, match="within 0.3 seconds"):  # the stream has begun
             list(ask(client, MODEL, extra=LONGER, stream=True))
-        wait_until(lambda: running.service.in_work == 0)
+        wait_until(lambda: running.service.in_progress == 0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -160,11 +160,11 @@ def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
         with httpx.Client(timeout=60) as http:
             if stream:
                 with http.stream("POST", url, json=body) as response:
-                    assert next(response.iter_lines()) == ": in work" and running.service.in_work == 1
+                    assert next(response.iter_lines()) == ": in progress" and running.service.in_progress == 1
             else:
                 with pytest.raises(httpx.ReadTimeout):
                     http.post(url, json=body, timeout=0.5)
-        wait_until(lambda: running.service.in_work == 0, seconds=10)
+        wait_until(lambda: running.service.in_progress == 0, seconds=10)
         with running.client() as client:
             assert ask(client, "cot-demo").choices
 

@@ -79,7 +79,7 @@ def test_calls_share_batches_and_take_turns(thread, engine):
     engine.go.set()
     assert answers(first) == {"0": "100"} and answers(short) == {"2": "102"}
     assert answers(long) == {str(i): str(100 + i) for i in range(10, 20)}
-    # The short call joins the first after one problem of the long one, while the first is in work.
+    # The short call joins the first after one problem of the long one, while the first is in progress.
     assert engine.generated == [4, 4, 4]
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
 
@@ -117,7 +117,7 @@ def test_cancelled_jobs_are_dropped_and_the_others_go_on(thread, engine):
     assert answers(kept) == {"7": "107"} and engine.generated == [1]
 
 
-def test_close_ends_what_is_in_work_and_tells(engine):
+def test_close_ends_what_is_in_progress_and_tells(engine):
     thread = EngineThread(engine, max_live=2)
     jobs = submitted(thread, problems(5))
     assert engine.began.wait(20)

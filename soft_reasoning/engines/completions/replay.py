@@ -25,7 +25,7 @@ class Replay:
 
     def __init__(self, engine: Any, store: CompletionStore) -> None:
         self._store, self._identity = store, engine_identity(engine)
-        self._keys: dict[int, tuple[bytes, int]] = {}  # of requests in work, with their ``max_new_tokens``
+        self._keys: dict[int, tuple[bytes, int]] = {}  # of queued requests, with their ``max_new_tokens``
 
     def begin(self, rows: Mapping[int, RunningRequest]) -> dict[int, Completion]:
         """Return the stored completions among ``rows``, by ticket, and note the keys of the others."""

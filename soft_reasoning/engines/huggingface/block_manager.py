@@ -28,8 +28,8 @@ class BlockManager:
 
     A full block of a prompt is looked up by its content and the block before it. It counts the sequences that
     read it. At most ``cache_limit`` blocks without readers stay cached, and the least recently used of them
-    is evicted first. Sequences in work hold at most ``limit`` blocks, with those that they will need, so a
-    sequence never runs out of blocks half-way.
+    is evicted first. Sequences in progress hold at most ``limit`` blocks, including those they will need, so
+    a sequence never runs out of blocks half-way.
 
     Shared blocks are taken from the bottom of the pool, other blocks from its top: so the blocks of a decode
     step lie close together and can be read without a copy.
@@ -50,7 +50,7 @@ class BlockManager:
 
     @property
     def committed(self) -> int:
-        """Blocks in use, and those that the sequences in work will need."""
+        """Blocks in use, and those that the sequences in progress will need."""
         return self.in_use + sum(self._reserved.values())
 
     def can_allocate(self, sequence: Sequence) -> bool:

@@ -164,7 +164,7 @@ class HuggingFaceEngine(DifferentiableEngine):
         return list(outcomes.items())
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget those requests of ``tickets`` that are in work."""
+        """Forget those requests of ``tickets`` that are in progress."""
         super().drop(tickets)
         self._leave(tickets)
         self._waiting = deque(sequence for sequence in self._waiting if sequence.ticket not in tickets)
@@ -213,12 +213,12 @@ class HuggingFaceEngine(DifferentiableEngine):
 
         A sequence that did not fit alone ends with a UserError.
         """
-        in_work, remaining = self._runner.reserved_tokens, [*self._running, *self._waiting]
+        in_progress, remaining = self._runner.reserved_tokens, [*self._running, *self._waiting]
         outcomes: list[tuple[int, Outcome]] = []
         if self.max_batch_tokens < min(sequence.max_tokens for sequence in self._running):
             outcomes = [(sequence.ticket, _too_long(sequence)) for sequence in self._running]
             remaining = list(self._waiting)
-        self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
+        self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_progress or self.max_batch_tokens) // 2)
         self._restart(remaining)
         gc.collect()
         torch.cuda.empty_cache()

@@ -104,7 +104,7 @@ class ModelRunner(Runner):
     """Runs a model whose attention is :mod:`soft_reasoning.engines.huggingface.attention`.
 
     It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
-    in work, prompts and new tokens together.
+    in progress, prompts and new tokens together.
     """
 
     def __init__(self, model: Any, *, max_tokens: int) -> None:
@@ -138,7 +138,7 @@ class ModelRunner(Runner):
 
     @property
     def reserved_tokens(self) -> int:
-        """Positions that the sequences in work hold or will need."""
+        """Positions that the sequences in progress hold or will need."""
         return self.blocks.committed * BLOCK
 
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:

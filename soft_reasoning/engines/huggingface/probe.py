@@ -48,7 +48,7 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
 
     Its ``max_tokens`` is small; ``resize`` sets it. A model that cannot read a block table causes a warning.
     If a cache gives wrong logits once rows have left a batch, the model runs one row at a time. The runner's
-    ``batch_invariant`` tells whether a row has the same bits alone as in a batch.
+    ``batch_invariant`` is whether a row has the same bits alone as in a batch.
 
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.

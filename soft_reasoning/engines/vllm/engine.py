@@ -160,7 +160,7 @@ class VLLMEngine(Engine):
         return done
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget those requests of ``tickets`` that are in work."""
+        """Forget those requests of ``tickets`` that are in progress."""
         super().drop(tickets)
         self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in tickets])
         self._running = {n: entry for n, entry in self._running.items() if entry[0] not in tickets}

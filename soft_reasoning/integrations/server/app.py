@@ -90,12 +90,13 @@ def create_app(service: Service) -> FastAPI:
     async def health() -> Response:
         closed = service.reasoner.closed
         return JSONResponse(
-            {"status": "closed" if closed else "ok", "in_work": service.in_work}, 503 if closed else 200
+            {"status": "closed" if closed else "ok", "in_progress": service.in_progress},
+            503 if closed else 200,
         )
 
     @app.get("/metrics", dependencies=[Depends(check_key)])
     async def metrics() -> Response:
-        counts = {**service.counts, "soft_reasoning_requests_in_work": service.in_work}
+        counts = {**service.counts, "soft_reasoning_requests_in_progress": service.in_progress}
         lines = [f"{name} {count}\n" for name, count in sorted(counts.items())]
         return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
@@ -164,7 +165,7 @@ async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
                 async with asyncio.timeout(service.settings.keep_alive_seconds):
                     round = await rounds.get()
             except TimeoutError:
-                yield ": in work\n\n"
+                yield ": in progress\n\n"
                 continue
             if round is None:
                 break

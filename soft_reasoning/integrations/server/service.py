@@ -37,7 +37,7 @@ class Service:
             **{f"{method}-{name}": method for method in choices("method")},
         }
         """The method of each model name; None is the reasoner's method."""
-        self.in_work: int = 0
+        self.in_progress: int = 0
         self.counts: Counter[str] = Counter()
         """Requests by status, and tokens by kind, with their names in Prometheus' text format."""
 
@@ -59,7 +59,7 @@ class Service:
             ApiError: For an invalid request, after too long a time, and for an internal error.
         """
         status = "cancelled"
-        self.in_work += 1
+        self.in_progress += 1
         try:
             async with asyncio.timeout(self.settings.max_seconds):
                 solutions = await self._solve(body, on_round)
@@ -69,7 +69,7 @@ class Service:
             status = str(api_error.status_code)
             raise api_error from None
         finally:
-            self.in_work -= 1
+            self.in_progress -= 1
             self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
         for solution in solutions:
             for kind in ("prompt", "cached", "generated", "replayed"):

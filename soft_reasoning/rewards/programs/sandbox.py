@@ -25,7 +25,7 @@ GRACE = 0.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program came to: a value, or else an error in one line."""
+    """A program's outcome: a value, or else a one-line error."""
 
     value: Any = None
     error: str | None = None
