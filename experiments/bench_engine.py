@@ -13,6 +13,7 @@ In half precision it first prints how far the engine's logits and the model's ow
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from time import perf_counter
 
 import torch
@@ -24,6 +25,7 @@ from soft_reasoning.types import Request, Sampling
 
 TEXT = "Tom counts the apples in the baskets. " * 24 + "Then he says:"
 PREFILL, HEAD_ROWS = 2048, 8
+ROWS = (8, 40, 240)
 
 
 def linear_layers(model) -> list[Linear]:
@@ -113,13 +115,29 @@ def exactness(engine: HuggingFaceEngine) -> None:
         print(f"| {shape[0]} of {shape[1]} tokens | {ours:.2g} | {theirs:.2g} | {error:.2g} |")
 
 
+def steps_table(engine: HuggingFaceEngine, rows: Sequence[int] = ROWS, steps: int = 12) -> None:
+    """Print seconds of decode steps of so many rows, and of a prefill, beside their bare products."""
+    print(
+        "| step | seconds | bare products | ratio | tokens per second |\n| --- | ---: | ---: | ---: | ---: |"
+    )
+    for count in rows:
+        step, bare = decode(engine, count, steps)
+        print(
+            f"| decode, {count} rows | {step:.4f} | {bare:.4f} | {step / bare:.2f} | {count / step:.0f} |",
+            flush=True,
+        )
+    count = prefilled(engine)
+    step, bare = prefill(engine, max(2, steps // 4))
+    print(f"| prefill, {count} tokens | {step:.3f} | {bare:.3f} | {step / bare:.2f} | {count / step:.0f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--rows", type=int, nargs="+", default=[8, 40, 240])
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--steps", type=int, default=12)
     arguments = parser.parse_args()
     engine = HuggingFaceEngine(arguments.model, dtype=arguments.dtype, max_batch_rows=max(arguments.rows))
@@ -127,18 +145,7 @@ def main() -> None:
     print(f"{arguments.model}: {kind}, {engine.model.device}, {threads} threads")
     if engine.model.dtype != torch.float32:
         exactness(engine)
-    print(
-        "| step | seconds | bare products | ratio | tokens per second |\n| --- | ---: | ---: | ---: | ---: |"
-    )
-    for rows in arguments.rows:
-        step, bare = decode(engine, rows, arguments.steps)
-        print(
-            f"| decode, {rows} rows | {step:.3f} | {bare:.3f} | {step / bare:.2f} | {rows / step:.0f} |",
-            flush=True,
-        )
-    count = prefilled(engine)
-    step, bare = prefill(engine, max(2, arguments.steps // 4))
-    print(f"| prefill, {count} tokens | {step:.2f} | {bare:.2f} | {step / bare:.2f} | {count / step:.0f} |")
+    steps_table(engine, arguments.rows, arguments.steps)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A whole run at full size on a GPU: python experiments/bench_gpu.py
+"""A whole run at full size on a GPU: python -m experiments.bench_gpu
 
 Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
 that reads all five) on 200 problems, by a Llama with 8 billion random bfloat16 weights. Its texts are
@@ -8,7 +8,8 @@ at once: the keys and values of their 1,000 candidates take 42 GB, those of thei
 memory the engine splits them into batches.
 
 The bound is the time in which the memory delivers the weights and the keys and values of the rows once per
-decoding step. Those of a prompt count once for its five candidates. The bandwidth is measured by copying.
+decoding step. Those of a prompt count once for its five candidates. The bandwidth is measured by copying. At
+the end single steps are compared with their bare matrix products, as bench_engine.py does.
 Without a GPU, --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows that the
 script runs.
 """
@@ -28,6 +29,7 @@ from omegaconf import OmegaConf
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from experiments.bench_engine import ROWS, steps_table
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.base import Engine
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--new-tokens", type=int, default=300)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="of single steps, at the end")
     parser.add_argument("--overrides", nargs="*", default=[], help="of the configuration: max_live=64, ...")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -210,7 +213,8 @@ def main() -> None:
     )
     runner = engine._runner
     most = f"batches of at most {engine.max_batch_tokens:,} tokens"
-    print(f"run by {type(runner).__name__}, {most}")
+    print(f"run by {type(runner).__name__}, {most}\n")
+    steps_table(engine, args.rows)
 
 
 if __name__ == "__main__":
