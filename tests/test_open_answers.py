@@ -7,7 +7,7 @@ from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.text import StopChecker, decode
-from soft_reasoning.types import Problem
+from soft_reasoning.types import GivenPrompt, Problem
 from tests.chat_templates import HEADERS, tokenizer_of
 from tests.engines.models import tiny
 
@@ -30,7 +30,7 @@ def test_a_question_reaches_a_chat_template_as_it_is(family):
     before, after = HEADERS[family]
     assert text.startswith(before + HAIKU + after) and prompts.stop == ()
     assert text.removeprefix(before + HAIKU + after) in ("", "<think>\n\n</think>\n\n")
-    assert prompts.marks is None and prompts.split("An old pond.\n") == ("", "An old pond.\n")
+    assert prompts.marks is None and prompts.split("An old pond.\n", Problem("q", HAIKU)) == ("", "An old pond.\n")
 
 
 ON = "+prompt.chat_options.enable_thinking=true"
@@ -52,7 +52,7 @@ class TestThinking:
 
     def test_a_template_whose_thoughts_are_off_by_default(self):
         prompts = prompts_of("gemma4")
-        assert prompts.marks is None and prompts.split("Old pond") == ("", "Old pond")
+        assert prompts.marks is None and prompts.split("Old pond", Problem("q", HAIKU)) == ("", "Old pond")
         assert asked(prompts).endswith("<|turn>model\n<|channel>thought\n<channel|>")
 
     def test_a_template_may_open_the_thoughts_itself(self):
@@ -74,14 +74,27 @@ class TestThinking:
     def test_thoughts_stand_apart_from_the_answer(self, family, written):
         prompts = prompts_of(family, *([ON] if family == "gemma4" else []))
         tokenizer = prompts.tokenizer
-        assert prompts.split(decode(tokenizer, tokenizer.encode(written))) == ("Frogs.", "Old pond")
+        assert prompts.split(decode(tokenizer, tokenizer.encode(written)), Problem("q", HAIKU)) == ("Frogs.", "Old pond")
         cut = written[: written.index(".")]
-        assert prompts.split(decode(tokenizer, tokenizer.encode(cut))) == ("Frogs", "")
+        assert prompts.split(decode(tokenizer, tokenizer.encode(cut)), Problem("q", HAIKU)) == ("Frogs", "")
+
+    @pytest.mark.parametrize("family", ["qwen3", "llama3.2"])
+    @pytest.mark.parametrize("opened", [opened for opened in OPENED.values()])
+    @pytest.mark.parametrize("as_ids", [False, True])
+    def test_a_complete_prompt_may_open_thoughts(self, family, opened, as_ids):
+        prompts = prompts_of(family)
+        for text, thinks in ((f"Why? {opened}", True), ("Why?", False), (f"Why? {opened}Because", False)):
+            prompt = tuple(prompts.tokenizer.encode(text)) if as_ids else text
+            problem = Problem("q", HAIKU, given=GivenPrompt(prompt))
+            assert prompts.solve(problem).thinks == thinks
+            thought = prompts.split("3 frogs</think>Old pond", problem)
+            assert thought == ("3 frogs", "Old pond")
+            assert prompts.split("Old pond", problem) == (("Old pond", "") if thinks else ("", "Old pond"))
 
     def test_a_model_may_think_unasked(self):
         prompts = prompts_of("llama3.2")
-        assert prompts.split("<think>Frogs jump") == ("Frogs jump", "")
-        assert prompts.split("[THINK]Frogs[/THINK]Pond") == ("Frogs", "Pond")
+        assert prompts.split("<think>Frogs jump", Problem("q", HAIKU)) == ("Frogs jump", "")
+        assert prompts.split("[THINK]Frogs[/THINK]Pond", Problem("q", HAIKU)) == ("Frogs", "Pond")
 
     @pytest.mark.parametrize("opens", [True, False])
     def test_a_stop_string_acts_on_the_answer(self, opens):
@@ -106,7 +119,7 @@ def test_a_thinking_model_solves_with_its_own_bound(thinker):
     assert thinker.answer_type == "open" and solution.prompt[0].endswith("<think>\n")
     for candidate in solution.candidates:
         assert candidate.generated_tokens == 40 or candidate.finish_reason == "eos"
-        thought, reply = thinker.context.prompts.split(candidate.text)
+        thought, reply = thinker.context.prompts.split(candidate.text, Problem("q", HAIKU))
         assert candidate.answer == (reply.strip() or None) and (thought or reply)
     assert all(c.generated_tokens <= 7 for c in thinker.solve(HAIKU, max_new_tokens=7).candidates)
 

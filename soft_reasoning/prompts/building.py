@@ -127,16 +127,17 @@ class Prompts:
         if (complete := problem.given) is not None:
             text = complete.prompt
             ids = self._encode_text(text) if isinstance(text, str) else text
-            return Prompt(ids, stop=complete.stop, max_new_tokens=complete.max_new_tokens)
+            thinks = opened(text if isinstance(text, str) else self.tokenizer.decode(list(text))) is not None
+            return Prompt(ids, 0, complete.stop, complete.max_new_tokens, thinks)
         prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
         return replace(prompt, thinks=self.marks is not None)
 
-    def split(self, text: str) -> tuple[str, str]:
-        """Return the thoughts of a thinking model in a solution's ``text``, and the text after them.
+    def split(self, text: str, problem: Problem) -> tuple[str, str]:
+        """Return the thoughts in the ``text`` of a problem's solution, and the text after them.
 
         The text is empty where the solution ends while the model thinks.
         """
-        return split(text, self.marks is not None)
+        return split(text, self.solve(problem).thinks)
 
     def _thinking(self) -> tuple[str, Marks | None]:
         """Return the cue that opens a thinking model's thoughts, and the marks of these thoughts.

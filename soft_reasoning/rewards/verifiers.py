@@ -309,7 +309,7 @@ class ModelVerifier:
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
         review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
-        texts = [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown]
+        texts = [f"Answer: {c.answer}" if brief else context.prompts.split(c.text, problem)[1] for c in shown]
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
             warn_of_bound(self.name, context.engine.context_length)

@@ -40,7 +40,7 @@ def read_candidate(
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(
-            context.prompts.split(completion.text)[1], problem.answer_type, problem.question
+            context.prompts.split(completion.text, problem)[1], problem.answer_type, problem.question
         ),
         round=round,
         coherence=coherence,

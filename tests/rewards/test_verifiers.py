@@ -45,7 +45,7 @@ class Prompts:
     def __init__(self, length=1):
         self.asked, self.length = [], length
 
-    def split(self, text):
+    def split(self, text, problem):
         return "", text
 
     def solve(self, problem):
