@@ -14,6 +14,11 @@ from soft_reasoning.commands import entry
 from soft_reasoning.configuration.conf_dir import choices, conf_dir
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
+BLANKS = ["", " ", "\t", "\n", " \u00a0 "]
+EMPTY = [
+    *([blank] for blank in BLANKS), ["", "cot"], ["cot", ""], ["cot", " ", "self_consistency"],
+    ["--all", ""], ["--all", "cot", "\t"], ["", "limit=2"], ["cot", "self_consistency", ""], ["--help", ""],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,20 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
         (["fly"], "expected a command (run, compare,"),
         (["compare", "cot"], "expected two methods or more, got cot"),
         (["run", "--limit", "5"], "expected options without dashes, such as limit=VALUE"),
+        *(
+            (["compare", *words], "compare: expected methods and key=value, got an empty word")
+            for words in EMPTY
+        ),
+        *(
+            ([name, blank], "an empty word: expected key=value")
+            for name in ("run", "sweep")
+            for blank in BLANKS
+        ),
+        *(
+            (["serve", *words], "expected key=value")
+            for words in ([""], ["  "], ["=5"], ["a b"], ["port=1", ""])
+        ),
+        *((["compare", "--all", word], "expected key=value") for word in ("=5", "+=a")),
     ],
 )
 def test_a_wrong_command_is_one_line(command, words, expected):

@@ -42,6 +42,11 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["methods=[[cot,method.samples=5]]"], "into quotes"),
         (["method=cot", "preset=paper"], "embedding: expected a group that the chosen method uses"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
+        *(
+            (["dataset=custom", f"dataset.path={value}"], "dataset.path: expected the path of a file, got ")
+            for value in ("[1,2]", "{a:1}", "3", "true")
+        ),
+        *(([f"{group}=[1,2]"], "group: expected the name of a choice") for group in ("dataset", "method")),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_path, arguments, expected):

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.commands import run
-from soft_reasoning.commands.launch import launch, refuse
+from soft_reasoning.commands.launch import launch, one_line_errors, refuse
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import choices
 from soft_reasoning.configuration.implied import NAMES
@@ -43,6 +43,8 @@ QUESTIONS, TOKENS = 200, 1000
 
 def main(words: Sequence[str]) -> None:
     """Run the command line ``compare``."""
+    if not all(word.strip() for word in words):
+        refuse("compare: expected methods and key=value, got an empty word; leave it out")
     names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
     if not names and {"-h", "--help"} & {*words}:
         print(COMPARE)
@@ -67,7 +69,8 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
     The more accurate half stays; ties go to fewer tokens. The best method is written as a preset.
     """
     known = choices("method")
-    short = [str(override) for override in split_flags(words)[0] if override.key in NAMES]
+    with one_line_errors():
+        short = [str(override) for override in split_flags(words)[0] if override.key in NAMES]
     if others := [*({*names} - {*known}), *short]:
         refuse(f"compare --all: expected names of methods ({', '.join(known)}), got {', '.join(others)}")
 

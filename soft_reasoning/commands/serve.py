@@ -12,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.commands.launch import launch
+from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.configuration.implied import is_bundled
 from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.configuration.overrides import Override, parse, split_flags
@@ -89,4 +89,6 @@ def serve(config: DictConfig, folder: Path) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Run the command line. Nothing is written, so the run's folder is the current directory."""
-    launch(serve, ["hydra.run.dir=.", *server_words(words)])
+    with one_line_errors():
+        words = server_words(words)
+    launch(serve, ["hydra.run.dir=.", *words])

@@ -54,13 +54,16 @@ def one_line(error: BaseException) -> str | None:
             return text or " ".join(str(error.__cause__).split())
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
             return text
+        case TypeError() if _is_raised_by("hydra", error):
+            return "a group: expected the name of a choice, such as method=cot, got a list of something else"
     return None
 
 
 def not_an_override(word: str) -> str:
     """Return the message for a word that is no ``key=value``."""
     return (
-        f"{word}: expected key=value, got something else; put values with =, commas or brackets into quotes"
+        f"{word.strip() or 'an empty word'}: expected key=value, got something else; put values with =, "
+        "commas or brackets into quotes"
     )
 
 

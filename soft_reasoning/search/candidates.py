@@ -67,6 +67,7 @@ class LocalCandidates(NormalCandidates):
     candidate points, all of the same length, which is that of a random point of N(0, I). So the acquisition
     function chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last
     ``fresh`` picks choose only among new points (rho = 0), which keeps coverage if no point was right yet.
+    An incumbent of exactly 0 has no direction, so all points are new.
     """
 
     def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
@@ -77,7 +78,8 @@ class LocalCandidates(NormalCandidates):
     def place(self, draws: Tensor, gp: CheapMarginalsGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]
         centre: Tensor = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
-        centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))
+        length = centre.norm(dim=-1, keepdim=True).clamp_min(1e-300)
+        centre = centre * (math.sqrt(d) / length)
         k = lengths.shape[1]
         M = len(draws) // k
         local = torch.arange(k) < k - self.fresh

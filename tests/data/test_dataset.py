@@ -11,6 +11,7 @@ from soft_reasoning.types import Problem, UserError
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
 ADAPTER = "soft_reasoning.data.benchmarks.gsm8k"
+NO_PATHS = [[1, 2], [], ["a.csv"], [["a.csv"]], {"a": 1}, {}, 3, 0, -1.5, True, False, float("nan"), b"a.csv"]
 
 
 @pytest.fixture
@@ -56,6 +57,11 @@ def test_a_seeded_sample(jsonl):
         ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
         ({"answer_type": "integer"}, "answer_type: expected one of number"),
         ({"row": "soft_reasoning.data.nothing.problem"}, "row: expected the dotted name"),
+        *(({"path": value}, "^path: expected the path of a file, got ") for value in NO_PATHS),
+        *(
+            ({"train": {"path": value}}, "^train.path: expected the path of a file, got ")
+            for value in NO_PATHS
+        ),
     ],
 )
 def test_bad_settings_are_refused_before_any_reading(options, message):

@@ -24,13 +24,14 @@ def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch, ca
     each = 2 * 32 * 8 * 128 * 2  # Llama 3 8B in bfloat16
     free = 24 * 2**30 - 500 * 2**20 - 16_060_522_496  # CUDA itself takes about 500 MB
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 24 * 2**30))
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         tokens = fitting_tokens(torch.device("cuda"), each)
     assert tokens * each <= free / 2 < (tokens + 1) * each
     assert caplog.messages == [
         "keys and values take at most 4.6 GB, half of what the weights leave free: 35,037 tokens "
         "(engine.max_batch_tokens)"
     ]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
 @pytest.mark.parametrize(("variable", "threads", "used"), [(None, None, 1), (None, 2, 2), ("3", None, 3)])
@@ -42,9 +43,11 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog,
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
     try:
         torch.set_num_threads(3)
-        HuggingFaceEngine("demo", threads=threads).close()
+        with caplog.at_level(logging.INFO):
+            HuggingFaceEngine("demo", threads=threads).close()
         assert torch.get_num_threads() == used
-        assert any("one thread" in message for message in caplog.messages) is (used == 1)
+        told = [record.levelname for record in caplog.records if "one thread" in record.message]
+        assert told == (["INFO"] if used == 1 else [])
     finally:
         torch.set_num_threads(before)
 

@@ -100,6 +100,22 @@ def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, 
         assert getattr(proposal, name).isfinite().all(), name
 
 
+@pytest.mark.parametrize("d", [1, 2, 5, 50])
+@pytest.mark.parametrize("tiny", [0.0, -0.0, 1e-320, 1e-200])
+@pytest.mark.parametrize("incumbent", ["observed", "posterior_mean"])
+def test_an_incumbent_of_exactly_zero_has_no_direction_so_all_points_are_new(d, tiny, incumbent):
+    """Beside it a problem with another incumbent, which gets what it gets alone."""
+    U, y = data(problems=2, n=6, d=d)
+    U[0, 2], y[0, 2] = tiny, y.max() + 9.0
+    optimiser = BayesianOptimiser(candidate_points=LocalCandidates(100), incumbent=incumbent)
+    zero, usual = optimiser.propose(SearchState(U, y, 3, seed=0, round=1, keys=KEYS[:2]))
+    for name in ("points", "acquisition", "mean", "sd"):
+        assert getattr(zero, name).isfinite().all(), name
+    assert len({tuple(point) for point in zero.points.tolist()}) == 3
+    [alone] = optimiser.propose(SearchState(U[1:], y[1:], 3, seed=0, round=1, keys=KEYS[1:2]))
+    assert torch.equal(alone.points, usual.points)
+
+
 class Distance(AnalyticAcquisitionFunction):
     """A user's function: the mean squared distance from the origin."""
 
