@@ -136,6 +136,7 @@ def test_own_verifier_and_acquisition(here):
     shutil.rmtree("out")
     config, _ = command("Cautious", "search.rounds=1", "search.stopping.rule=none")
     assert config.acquisition.kappa == 2
+    sys.modules["mine"].test_cautious()
     assert all(len(record["candidates"]) == 10 for record in records())
 
 

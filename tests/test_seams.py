@@ -11,8 +11,8 @@ import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from tests.contracts.abilities import AdjustsLogitsContract
-from tests.contracts.engine import EngineContract
+from soft_reasoning.testing.abilities import AdjustsLogitsContract
+from soft_reasoning.testing.engine import EngineContract
 from tests.engines.models import random_ids, tiny
 
 

@@ -67,6 +67,7 @@ def _local() -> tuple[Callable[..., Any], ...]:
         import resource
         import signal
         from contextlib import suppress
+        from importlib import import_module
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is this process's
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -74,7 +75,7 @@ def _local() -> tuple[Callable[..., Any], ...]:
         with suppress(ValueError, OSError):  # as macOS raises, which has no such limit
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         logging.disable()  # Math-Verify warns that it keeps no timeouts
-        import math_verify  # noqa: F401
+        import_module("math_verify")
 
     def verified(gold: str, answer: str) -> bool:
         """Whether Math-Verify accepts an answer."""

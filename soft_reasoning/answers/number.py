@@ -55,7 +55,7 @@ _ASIDE = re.compile(r"(?<=[\w%.$}] )\([^()\n]{1,200}\)")
 def find(text: str) -> Iterator[Reading]:
     """Yield the numbers of ``text``; those that are parts of something else (2x, 5/0) have no answer."""
     for match in _NUMBER.finditer(text):
-        start, end = match.span("value")
+        start = match.start("value")
         before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :][:16]
         if _WITHIN.search(text, max(0, start - 2), start) or _ORDINAL.match(after):
             continue

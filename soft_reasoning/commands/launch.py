@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -113,7 +113,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors() -> Generator[None]:
     """Turn bad input into one line and exit code 2.
 
     Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,

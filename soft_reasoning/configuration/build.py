@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -51,7 +51,7 @@ def build_engine(config: DictConfig) -> Engine:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
+def _no_bars() -> Generator[None]:
     """Hide the progress bars of transformers and the hub while weights are loaded."""
     from transformers.utils import logging
 

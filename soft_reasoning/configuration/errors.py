@@ -56,7 +56,8 @@ def one_line(error: BaseException) -> str | None:
             return text
         case TypeError() if _is_raised_by("hydra", error):
             return "a group: expected the name of a choice, such as method=cot, got a list of something else"
-    return None
+        case _:
+            return None
 
 
 def not_an_override(word: str) -> str:

@@ -119,7 +119,8 @@ def _with_files(override: Override) -> list[Override]:
             return [Override("dataset", "custom"), Override.of("dataset.path", override.text)]
         case "model" if override.value and is_path(override.value):
             return model_overrides(override.value)
-    return [override]
+        case _:
+            return [override]
 
 
 def is_path(model: str) -> bool:

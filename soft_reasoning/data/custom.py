@@ -81,7 +81,11 @@ class Columns:
             return ways
         raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
-    def __call__(self, row: Mapping[str, Any], index: int) -> Problem:
+    def __call__(self, row: Mapping[str, Any], index: int) -> Problem | Exemplar:
+        return self.problem(row, index)
+
+    def problem(self, row: Mapping[str, Any], index: int) -> Problem:
+        """Return the problem of a row."""
         for option in ("question", "answer", "id", "choices"):
             column = getattr(self, option)
             if column is not None and column not in row:
@@ -133,7 +137,7 @@ class ExemplarColumns(Columns):
     thought: str = "thought"
 
     def __call__(self, row: Mapping[str, Any], index: int = 0) -> Exemplar:
-        problem = super().__call__(row, index)
+        problem = self.problem(row, index)
         if problem.gold is None:
             raise UserError("dataset.train.row.answer: expected the name of a column, got null")
         return Exemplar(problem.question, fields.text(row, self.thought), problem.gold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from hydra.utils import get_method
@@ -16,6 +16,9 @@ from soft_reasoning.data.custom import Columns
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.data.sources import Hub, Row, located, read_file, read_hub
 from soft_reasoning.types import Problem, UserError, generator_for, shortened
+
+Adapter: TypeAlias = Callable[..., Any]
+"""A function of a row and its index that returns a problem, or an exemplar."""
 
 SAMPLES = ("first", "random")
 
@@ -161,7 +164,7 @@ class Dataset:
         )
 
 
-def _adapter(option: str, row: Callable | str) -> Callable:
+def _adapter(option: str, row: Adapter | str) -> Adapter:
     try:
         return get_method(row) if isinstance(row, str) else row
     except (ImportError, ValueError) as error:
@@ -179,6 +182,6 @@ def _checked_limit(limit: int | float | None) -> int | float | None:
     raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
 
 
-def _fitted(adapter: Callable, rows: Sequence[Row]) -> Callable:
+def _fitted(adapter: Adapter, rows: Sequence[Row]) -> Adapter:
     """The adapter for all of ``rows``, if it looks at them together."""
     return adapter.over(rows) if isinstance(adapter, Columns) else adapter

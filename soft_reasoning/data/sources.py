@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Row:
 
 
 @contextmanager
-def located(row: Row) -> Iterator[None]:
+def located(row: Row) -> Generator[None]:
     """Put the row's place before errors inside."""
     try:
         yield
@@ -143,7 +143,7 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _any_length() -> Iterator[None]:
+def _any_length() -> Generator[None]:
     """Let fields of CSV be longer than 131,072 characters; a question that is too long is refused later."""
     limit = csv.field_size_limit(2**31 - 1)
     try:

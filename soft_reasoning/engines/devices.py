@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import psutil
@@ -97,7 +97,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def memory_for(model: str) -> Iterator[None]:
+def memory_for(model: str) -> Generator[None]:
     """Raise a UserError if memory runs out while ``model`` is loaded or probed."""
     try:
         yield

@@ -79,8 +79,9 @@ def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p
     tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
     rest = torch.arange(len(logits), device=logits.device)
     for head in (*HEADS, vocabulary):  # few rows need more than the likeliest tokens
-        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        tokens[rest], decided = _draw_among(max(head, top_k), logits[rest], u[rest], **options)
+        tokens[rest], decided = _draw_among(
+            max(head, top_k), logits[rest], u[rest], temperature=temperature, top_k=top_k, top_p=top_p
+        )
         rest = rest[~decided]
         if head >= vocabulary or not len(rest):
             break

@@ -95,7 +95,7 @@ class CotDecoding(SampledMethod):
         return Result(answer, candidates, (trace,))
 
 
-def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]:
+def _deltas(problem: Problem, paths: Sequence[Completion], context: Context) -> list[float | None]:
     """Each path's Delta in [0, 1]: the mean margin between the two likeliest tokens over its answer.
 
     None for a path whose text does not contain its answer.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -35,6 +35,10 @@ from soft_reasoning.types import (
 FORMS = ("block", "token")
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
+
+
+Longer: TypeAlias = tuple[Completion, float | None, dict[str, Any]]
+"""A longer solution, its value (None where the budget is spent), and an entry of the trace."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,9 @@ class PrefixScorer:
         result = majority_vote([prefix], problem, context, *trace)
         return replace(result, candidates=(replace(result.candidates[0], verified=value),))
 
-    def _block(self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context):
+    def _block(
+        self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context
+    ) -> Steps[Longer]:
         """The best of K blocks after ``prefix``, its value, and an entry of the trace."""
         tokens = min(self.block_tokens, rest.max_new_tokens)
         block = replace(rest, sampling=Sampling(self.temperature), max_new_tokens=tokens)
@@ -97,7 +103,9 @@ class PrefixScorer:
         entry = {"values": values.tolist(), "chosen": best, "blocks": [block.text for block in blocks]}
         return longer[best], float(values[best]), entry
 
-    def _token(self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context):
+    def _token(
+        self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context
+    ) -> Steps[Longer]:
         """One more token, drawn from the tilted distribution, its value, and an entry of the trace."""
         [look] = yield Generate([Request(rest.prompt_ids, max_new_tokens=1, top_logprobs=self.top_tokens)])
         if not look.top_logprobs:

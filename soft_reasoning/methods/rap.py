@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
@@ -38,6 +38,10 @@ SETTLED = 0.5
 """Share of the sampled answers at which sampling ends, if no other answer is as frequent."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
+
+
+Earlier: TypeAlias = Sequence[tuple[str, str]]
+"""Earlier sub-questions with their answers."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class ReasoningViaPlanning(SampledMethod):
         root = Node()
         nodes = [root]  # in the order of their creation
 
-        def visit(node: Node, iteration: int):
+        def visit(node: Node, iteration: int) -> Steps[None]:
             stage = nodes.index(node)
             earlier = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
             reward = 0.0
@@ -140,7 +144,9 @@ class ReasoningViaPlanning(SampledMethod):
     def _reward(self, useful: float, confidence: float) -> float:
         return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
 
-    def _propose_questions(self, earlier: Sequence[tuple[str, str]], problem, context, stage: int):
+    def _propose_questions(
+        self, earlier: Earlier, problem: Problem, context: Context, stage: int
+    ) -> Steps[list[Step]]:
         """The different sub-questions that may follow the steps ``earlier``, with their usefulness."""
         overall = overall_question(problem.question)
         final = f"{FINAL} {overall}"
@@ -168,8 +174,8 @@ class ReasoningViaPlanning(SampledMethod):
         ]
 
     def _answer(
-        self, step: Step, earlier: Sequence[tuple[str, str]], problem, context, stage: int, round: int
-    ):
+        self, step: Step, earlier: Earlier, problem: Problem, context: Context, stage: int, round: int
+    ) -> Steps[Step]:
         """Return ``step`` with its most frequent answer.
 
         Unparsed answers count as a separate answer if the answer is a number, and are left out otherwise.
@@ -200,10 +206,14 @@ class ReasoningViaPlanning(SampledMethod):
             tokens=step.tokens + drawn[chosen].generated_tokens,
         )
 
-    def _prompt(self, kind: str, problem, context, earlier, **fields: str) -> Prompt:
+    def _prompt(
+        self, kind: str, problem: Problem, context: Context, earlier: Earlier, **fields: str
+    ) -> Prompt:
         return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **fields)
 
-    def _requests(self, prompt: Prompt, numbers: range, problem, context, *stage: object) -> list[Request]:
+    def _requests(
+        self, prompt: Prompt, numbers: range, problem: Problem, context: Context, *stage: object
+    ) -> list[Request]:
         """Requests for a line each; ``numbers`` distinguish the samples of a stage."""
         return [
             Request(

@@ -183,12 +183,13 @@ class Prompts:
         """
         wording = self.review_wording(kind)
         fields = {"question": _question(problem), "solutions": wording.listed(solutions)}
-        for count in range(len(wording.exemplars) if shots is None else shots, -1, -1):
+        count = len(wording.exemplars) if shots is None else shots
+        while True:
             opening = wording.opening(count, brief)
             prompt = self._build(problem, opening, wording.ask, wording.cue, **fields)
-            if shots is not None or room is None or len(prompt.ids) <= room:
-                break
-        return prompt
+            if shots is not None or room is None or len(prompt.ids) <= room or not count:
+                return prompt
+            count -= 1
 
     def review_wording(self, kind: str) -> ReviewWording:
         """Return the wording of the verifier ``kind``.

@@ -28,8 +28,9 @@ from soft_reasoning.runs.records import COVERAGE_AT, MEMORY
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"
-SHARES = {"exact_match": "accuracy", "coverage": "coverage"}
-SHARES |= {name: name for name in (f"coverage@{COVERAGE_AT}", f"pass@{COVERAGE_AT}")}
+SHARES = {"exact_match": "accuracy", "coverage": "coverage"} | {
+    name: name for name in (f"coverage@{COVERAGE_AT}", f"pass@{COVERAGE_AT}")
+}
 """Columns of shares by their names in results.json."""
 QUALITY: dict[str, Callable[[Mapping[str, Any]], str]] = {
     **{

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,17 +32,13 @@ STYLE: dict[str, Any] = {
 
 def available() -> bool:
     """Whether matplotlib can be imported."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("matplotlib") is not None
 
 
 @contextmanager
 def panels(
     path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Yield the axes (rows, columns) of a new figure, then write it to ``path`` (PNG, and PDF beside it).
 
     Matplotlib's global state does not change.

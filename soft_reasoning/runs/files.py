@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Generator[None]:
     """Turn an OSError while writing into ``folder``, such as a full disk, into a UserError."""
     try:
         yield

@@ -58,10 +58,10 @@ def stored_problem(record: Mapping[str, Any]) -> Problem:
 
 def stored_candidates(record: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a record."""
-    candidates = []
+    candidates: list[Candidate] = []
     for row, text in zip(record["candidates"], record["resps"][0], strict=True):
-        u = row["u"] and tuple(row["u"])
-        candidates.append(Candidate(**{**row, "text": text, "u": u}))
+        stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
+        candidates.append(Candidate(**stored))
     return candidates
 
 

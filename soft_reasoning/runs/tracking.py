@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ class MLflow(Tracker):
 @contextmanager
 def follow_run(
     tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
-) -> Iterator[Callable[[Mapping[str, float], int], None]]:
+) -> Generator[Callable[[Mapping[str, float], int], None]]:
     """Follow the run in ``folder`` with ``tracker``; yield a function that logs figures at a step.
 
     At the end the final metrics and the report's files are logged. If the tracker fails after its start, the

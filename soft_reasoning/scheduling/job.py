@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,7 +37,7 @@ class Clock:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
-    def measure(self, kind: str) -> Iterator[None]:
+    def measure(self, kind: str) -> Generator[None]:
         """Add the time spent in the ``with`` block to ``seconds[kind]``, even after an exception."""
         start = perf_counter()
         try:

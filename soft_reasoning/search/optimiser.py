@@ -10,7 +10,7 @@ points as alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
@@ -109,7 +109,7 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
 
 
 @contextmanager
-def _generator_of(seed: int, *stage: object) -> Iterator[Callable[[], bool]]:
+def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
     """Seed torch's global generator inside, and restore it; the function tells whether it was drawn from.
 
     An acquisition function may draw, as Thompson sampling does.

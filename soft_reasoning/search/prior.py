@@ -44,9 +44,9 @@ class Prior:
         """
         expected = "search.prior: expected a file that soft-reasoning calibrate wrote"
         try:
-            content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-            points = tuple(tuple(map(float, point)) for point in content["portfolio"])
-            return cls(**{**content, "portfolio": points})
+            content: dict[str, Any] = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            content["portfolio"] = tuple(tuple(map(float, point)) for point in content["portfolio"])
+            return cls(**content)
         except OSError as error:
             raise UserError(f"{expected}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:

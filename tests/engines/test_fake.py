@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.testing.abilities import AdjustsLogitsContract, FeedsEmbeddingsContract
+from soft_reasoning.testing.engine import EngineContract
 from soft_reasoning.types import Request
-from tests.contracts.abilities import AdjustsLogitsContract, FeedsEmbeddingsContract
-from tests.contracts.engine import EngineContract
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
-from soft_reasoning.types import Request, Sampling
-from tests.contracts.abilities import (
+from soft_reasoning.testing.abilities import (
     AdjustsLogitsContract,
     FeedsEmbeddingsContract,
     HiddenStatesContract,
     LMHeadContract,
     SoftTokenGradientsContract,
 )
-from tests.contracts.engine import EngineContract
+from soft_reasoning.testing.engine import EngineContract
+from soft_reasoning.types import Request, Sampling
 from tests.engines.models import BASE, FAMILIES, SHARING, random_ids, tiny, tiny_engine
 
 MIXTURES = {"mixtral", "qwen2_moe", "gpt_oss", "deepseek_v3"}

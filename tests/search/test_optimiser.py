@@ -24,8 +24,8 @@ from soft_reasoning.search import (
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.batch import KrigingBeliever, TopK, first_best
 from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, UniformCandidates
+from soft_reasoning.testing.surrogate import data
 from soft_reasoning.types import UserError, generator_for
-from tests.contracts.surrogate import data
 
 pytestmark = pytest.mark.filterwarnings("ignore:ExpectedImprovement has known")
 KEYS = [f"problem {i}" for i in range(6)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +81,7 @@ class StoreFile:
 
 
 @contextmanager
-def replaying(file: StoreFile | None, engines: Iterable[Any]) -> Iterator[None]:
+def replaying(file: StoreFile | None, engines: Iterable[Any]) -> Generator[None]:
     """Give ``engines`` the store in ``file`` while the context is open; without a place, do nothing."""
     if file is None or file.machine not in (None, platform.node()):
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -126,7 +126,7 @@ class CompletionStore:
         self._db.executemany("DELETE FROM completions WHERE key = ?", doomed)
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Generator[None]:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -137,7 +137,7 @@ class CompletionStore:
         self._db.execute("COMMIT")
 
     @contextmanager
-    def _one_line_errors(self) -> Iterator[None]:
+    def _one_line_errors(self) -> Generator[None]:
         try:
             yield
         except (sqlite3.Error, zlib.error) as error:

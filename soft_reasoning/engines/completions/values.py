@@ -53,4 +53,5 @@ def decode(data: bytes) -> Completion:
             plain[name] = tuple(value)
     tops = [TopLogprobs(tuple(ids), tuple(logprobs)) for ids, logprobs in plain["top_logprobs"]]
     reason = FinishReason(plain["finish_reason"])
-    return Completion(**{**plain, "finish_reason": reason, "top_logprobs": tuple(tops)})
+    plain |= {"finish_reason": reason, "top_logprobs": tuple(tops)}
+    return Completion(**plain)

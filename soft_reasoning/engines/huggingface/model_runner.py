@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -38,7 +38,6 @@ class Runner:
 
     max_rows: int | None = None
     position_bytes: float = 0.0
-    reserved_kv_bytes: int = 0
     peak_kv_bytes: int = 0
     batch_invariant: bool = False
 
@@ -49,6 +48,11 @@ class Runner:
         self.dtype: torch.dtype = self.lookup.weight.dtype
         self.accepts = set(inspect.signature(model.forward).parameters)
         self.padding: int = PADDING if self.device.type == "cpu" else 1
+
+    @property
+    def reserved_kv_bytes(self) -> int:
+        """Bytes that are reserved for keys and values."""
+        return 0
 
     def padded_count(self, count: int) -> int:
         """Return how many rows a pass of ``count`` rows gets: the next multiple of ``padding``."""
@@ -68,7 +72,7 @@ class Runner:
         return rows
 
     @contextmanager
-    def reading_states(self, sequences: list[Sequence]) -> Iterator[list[Tensor]]:
+    def reading_states(self, sequences: list[Sequence]) -> Generator[list[Tensor]]:
         """Collect the inputs of the LM head, if one of ``sequences`` requests its last hidden state."""
         states: list[Tensor] = []
         if not any(sequence.request.hidden_state for sequence in sequences):
@@ -211,16 +215,16 @@ class ModelRunner(Runner):
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""
         device, tokens = self.device, rows[-1].end
-        embeddings = [self.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
+        embeddings = [self.embed_at(row.sequence, row.position, row.position + row.tokens) for row in rows]
         filling = self.padded_count(tokens) - tokens
         embeddings.append(embeddings[0].new_zeros(filling, embeddings[0].shape[1]))
-        positions = torch.cat([torch.arange(row.count) + row.position for row in rows])
+        positions = torch.cat([torch.arange(row.tokens) + row.position for row in rows])
         tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
-        blocks = [table[row.position :][: row.count] for row, table in zip(rows, tables, strict=True)]
+        blocks = [table[row.position :][: row.tokens] for row, table in zip(rows, tables, strict=True)]
         written = torch.cat(blocks), positions % BLOCK
         padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device)
         current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
-        ending = [row for row in rows if row.position + row.count == row.sequence.prompt_tokens]
+        ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
         wanted = torch.tensor(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device=device)
         with self.reading_states(sequences) as states:
@@ -239,11 +243,11 @@ class ModelRunner(Runner):
 
 
 class _Row(NamedTuple):
-    """``count`` tokens of ``sequence`` from ``position`` on, whose place in a pass ends before ``end``."""
+    """``tokens`` tokens of ``sequence`` from ``position`` on, whose place in a pass ends before ``end``."""
 
     sequence: Sequence
     position: int
-    count: int
+    tokens: int
     end: int
 
 
@@ -269,7 +273,7 @@ def _prefill_pieces(rows: list[_Row], window: int | None) -> list[Piece]:
     ranges: dict[tuple[int, int], list[list[int]]] = {}
     diagonal: set[tuple[int, int]] = set()  # blocks read by tokens whose own keys are in them
     for row in rows:
-        last, begin = row.position + row.count - 1, row.end - row.count
+        last, begin = row.position + row.tokens - 1, row.end - row.tokens
         for at in range(0, last + 1, BLOCK):
             first, end = max(row.position, at), last + 1
             if window is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,7 +143,7 @@ class _Text:
 
 
 @contextmanager
-def in_float32(model: Any) -> Iterator[None]:
+def in_float32(model: Any) -> Generator[None]:
     """Compute in float32 with the weights of ``model``, which are converted while their layer runs."""
     stored: dict[int, dict[str, Any]] = {}
 
@@ -214,7 +214,7 @@ def _where(model: Any, runner: ModelRunner | PlainRunner, text: _Text) -> str:
 
 
 @contextmanager
-def _attention_outputs(model: Any) -> Iterator[dict[int, tuple[str, Tensor]]]:
+def _attention_outputs(model: Any) -> Generator[dict[int, tuple[str, Tensor]]]:
     """Collect class name and first output (N, D) of each layer's attention, by the layer's number."""
     outputs: dict[int, tuple[str, Tensor]] = {}
 
@@ -280,7 +280,7 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
 
 
 @contextmanager
-def _without_time_step_limits(model: Any) -> Iterator[None]:
+def _without_time_step_limits(model: Any) -> Generator[None]:
     """Compare Mamba-2 layers without the bound on time steps, which transformers applies only in long passes.
 
     With it, the model's steps with a cache differ from its pass over the whole sequence.

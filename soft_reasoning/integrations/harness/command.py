@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 
 from soft_reasoning.configuration.errors import one_line
@@ -36,7 +37,7 @@ def register() -> None:
             "expected the package lm_eval (lm-evaluation-harness), found none; "
             "pip install 'soft-reasoning[lm-eval]'"
         )
-    import lm_eval.models  # noqa: F401  registers the harness's models
+    import_module("lm_eval.models")  # registers the harness's models
     from lm_eval.api.registry import model_registry
 
     if NAME not in model_registry:

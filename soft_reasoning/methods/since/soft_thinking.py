@@ -10,7 +10,7 @@ decodes greedily after them. The rule that ends thoughts early (Cold Stop) is le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +22,7 @@ from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import solution_request
-from soft_reasoning.types import Generate, Problem, Result, generator_for
+from soft_reasoning.types import Generate, Problem, Request, Result, generator_for
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class SoftThinking:
         return self.gumbel > 0
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        requests = []
+        requests: list[Request] = []
         for i in range(self.samples):
             mixture = _Mixture(self, context, context.stream(problem.id, "sample", i))
-            steps = {"adjust": mixture.log_weights, "feed": mixture.embedding}
-            requests.append(solution_request(problem, context, self.max_new_tokens, **steps))
+            request = solution_request(problem, context, self.max_new_tokens)
+            requests.append(replace(request, adjust=mixture.log_weights, feed=mixture.embedding))
         completions = yield Generate(requests)
         return majority_vote(completions, problem, context)
 

@@ -45,7 +45,7 @@ def _number(value: Any) -> str | None:
         value = float(value)
     if not isinstance(value, float) or not math.isfinite(value) or abs(value) >= 10.0**MOST_DIGITS:
         return None
-    if value == round(value):
+    if value.is_integer():
         return str(int(value))
     text = f"{Decimal(f'{value:.12g}'):f}"  # 0.1 + 0.2 is 0.3
     return text if len(text) <= MOST_DIGITS else "0"

@@ -1,0 +1,7 @@
+"""Contract suites for pytest: what every engine, embedding, surrogate and acquisition function must do."""
+
+import pytest
+
+SUITES = ("abilities", "acquisition", "embedding", "engine", "surrogate")
+
+pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in SUITES))
