@@ -16,9 +16,16 @@ from soft_reasoning.configuration.conf_dir import choices, conf_dir
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 BLANKS = ["", " ", "\t", "\n", " \u00a0 "]
 EMPTY = [
-    *([blank] for blank in BLANKS), ["", "cot"], ["cot", ""], ["cot", " ", "self_consistency"],
-    ["--all", ""], ["--all", "cot", "\t"], ["", "limit=2"], ["cot", "self_consistency", ""], ["--help", ""],
-]  # fmt: skip
+    *([blank] for blank in BLANKS),
+    ["", "cot"],
+    ["cot", ""],
+    ["cot", " ", "self_consistency"],
+    ["--all", ""],
+    ["--all", "cot", "\t"],
+    ["", "limit=2"],
+    ["cot", "self_consistency", ""],
+    ["--help", ""],
+]
 
 
 @pytest.mark.parametrize(

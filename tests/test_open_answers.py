@@ -30,7 +30,8 @@ def test_a_question_reaches_a_chat_template_as_it_is(family):
     before, after = HEADERS[family]
     assert text.startswith(before + HAIKU + after) and prompts.stop == ()
     assert text.removeprefix(before + HAIKU + after) in ("", "<think>\n\n</think>\n\n")
-    assert prompts.marks is None and prompts.split("An old pond.\n", Problem("q", HAIKU)) == ("", "An old pond.\n")
+    assert prompts.marks is None
+    assert prompts.split("An old pond.\n", Problem("q", HAIKU)) == ("", "An old pond.\n")
 
 
 ON = "+prompt.chat_options.enable_thinking=true"
@@ -73,10 +74,10 @@ class TestThinking:
     )
     def test_thoughts_stand_apart_from_the_answer(self, family, written):
         prompts = prompts_of(family, *([ON] if family == "gemma4" else []))
-        tokenizer = prompts.tokenizer
-        assert prompts.split(decode(tokenizer, tokenizer.encode(written)), Problem("q", HAIKU)) == ("Frogs.", "Old pond")
+        tokenizer, haiku = prompts.tokenizer, Problem("q", HAIKU)
+        assert prompts.split(decode(tokenizer, tokenizer.encode(written)), haiku) == ("Frogs.", "Old pond")
         cut = written[: written.index(".")]
-        assert prompts.split(decode(tokenizer, tokenizer.encode(cut)), Problem("q", HAIKU)) == ("Frogs", "")
+        assert prompts.split(decode(tokenizer, tokenizer.encode(cut)), haiku) == ("Frogs", "")
 
     @pytest.mark.parametrize("family", ["qwen3", "llama3.2"])
     @pytest.mark.parametrize("opened", [opened for opened in OPENED.values()])

@@ -36,9 +36,12 @@ MODELS = {
 """Ends of the names or folders of the paper's models, without versions."""
 
 EI = (
-    "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
-    "printed_adaptive_ei", "released_ei",
-)  # fmt: skip
+    "expected_improvement",
+    "noise_adaptive_expected_improvement",
+    "log_expected_improvement",
+    "printed_adaptive_ei",
+    "released_ei",
+)
 CLASS = "._target_"
 """The end of the key that holds a part's class."""
 CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}

@@ -33,14 +33,16 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_combined_results_coverage": ("tab:combined-results-coverage", ONE, [TABLE]),
     "paper_llama_coverage": ("tab:llama-coverage", TWO, [TABLE, ROUNDS]),
     "paper_computation2": (
-        "tab:llama-comparison, tab:computation, tab:computation2", ONE, ["Cost", "Cost relative to rap"],
+        "tab:llama-comparison, tab:computation, tab:computation2",
+        ONE,
+        ["Cost", "Cost relative to rap"],
     ),
     "paper_llama_binary_verifier": ("tab:llama-binary-verifier", MORE, [TABLE]),
     "paper_llama_binary_verifier-prompt": ("The same with the printed templates", (*MORE, *OTHER), [TABLE]),
     "paper_llama_verifier_updated": ("tab:llama-Verifier-updated", FEW, [TABLE]),
     "paper_reduction": ("fig:Reduction", (*FEW, "embedding.seed=range(4)"), [TABLE]),
     "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", FEW, [TABLE]),
-}  # fmt: skip
+}
 """By experiment (before "-"): the paper's label, overrides for a small run, and sections of sweep.md."""
 NEURONS = (
     *("--preset", "paper", "--questions", "3", "--samples", "40", "--masked", "20"),

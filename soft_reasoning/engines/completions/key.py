@@ -23,9 +23,15 @@ from soft_reasoning.engines.running import RunningRequest
 from soft_reasoning.engines.sampling import settings
 
 RESOURCES = (
-    "max_batch_tokens", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
-    "tensor_parallel_size", "pipeline_parallel_size", "device_map", "threads",
-)  # fmt: skip
+    "max_batch_tokens",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "device_map",
+    "threads",
+)
 """Settings of an engine that decide its speed and memory, not its completions.
 
 In low precision they change the last bits of sums, as other requests of a batch do. ``device`` is not among

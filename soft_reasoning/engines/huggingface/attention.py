@@ -202,9 +202,12 @@ class Pass:
     """
 
     def __init__(
-        self, pool: KeyValuePool, positions: Tensor, written: tuple[Tensor, Tensor],
+        self,
+        pool: KeyValuePool,
+        positions: Tensor,
+        written: tuple[Tensor, Tensor],
         pieces: Callable[[int | None], list[Piece]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pool = pool
         self.written: tuple[Tensor, ...] = tuple(x.to(positions.device) for x in written)
         self.positions: Tensor = pad(positions, (0, 1))  # the last is the position of padding readers
@@ -271,9 +274,16 @@ def block_attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     out = attend(
-        current_pass.get(), module.layer_idx, q, k, v,
-        scale=scale, window=window, softcap=softcap, sinks=s_aux,
-    )  # fmt: skip
+        current_pass.get(),
+        module.layer_idx,
+        q,
+        k,
+        v,
+        scale=scale,
+        window=window,
+        softcap=softcap,
+        sinks=s_aux,
+    )
     return out.unsqueeze(0), None
 
 
@@ -281,9 +291,17 @@ AttentionInterface.register(NAME, block_attention)
 
 
 def attend(
-    current: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0,
-    window: int | None = None, softcap: float | None = None, sinks: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    current: Pass,
+    layer: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float = 1.0,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """Attention of the tokens of ``current`` over their sequences' blocks.
 
     In half precision scores, softmax and sums are float32 nonetheless: where keys have large biases, as

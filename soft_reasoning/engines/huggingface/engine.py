@@ -83,9 +83,16 @@ class HuggingFaceEngine(DifferentiableEngine):
         torch_device = choose_device(device)
         with memory_for(path):
             model, tokenizer = loading.load(
-                path, torch_device, dtype, attn_implementation, device_map, quantization, adapter,
-                revision=revision, trust_remote_code=trust_remote_code,
-            )  # fmt: skip
+                path,
+                torch_device,
+                dtype,
+                attn_implementation,
+                device_map,
+                quantization,
+                adapter,
+                revision=revision,
+                trust_remote_code=trust_remote_code,
+            )
             choose_threads(threads, sum(parameter.numel() for parameter in model.parameters()))
             self._set_up(model, tokenizer, max_batch_tokens, max_batch_rows)
 

@@ -200,9 +200,12 @@ class ModelRunner(Runner):
         token = current_pass.set(current)
         try:
             logits = self.model(
-                inputs_embeds=embeddings.unsqueeze(0), position_ids=current.positions[:-1].unsqueeze(0),
-                use_cache=False, return_dict=True, **options,
-            ).logits[0]  # fmt: skip
+                inputs_embeds=embeddings.unsqueeze(0),
+                position_ids=current.positions[:-1].unsqueeze(0),
+                use_cache=False,
+                return_dict=True,
+                **options,
+            ).logits[0]
         finally:
             current_pass.reset(token)
         used = self.blocks.occupied * self._pool.block_bytes

@@ -112,9 +112,13 @@ class VLLMEngine(Engine):
             self.eos_ids: frozenset[int] = load_eos_ids(name, config, self.tokenizer, source)
             try:
                 self._engine = start_engine(
-                    vllm, model=name, dtype=str(weights_dtype).removeprefix("torch."), **SET_HERE, **source,
+                    vllm,
+                    model=name,
+                    dtype=str(weights_dtype).removeprefix("torch."),
+                    **SET_HERE,
+                    **source,
                     **{**(CPU_OPTIONS if on_cpu else {}), **options},
-                )  # fmt: skip
+                )
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
             model = self._engine.model_config
