@@ -67,4 +67,5 @@ def read(statement: str, question: str = "") -> Reading | None:
 
 
 def _words(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(folded(text).rstrip('.'))}(?!\w)")
+    whole = re.escape(folded(text).rstrip("."))
+    return re.compile(rf"(?<![\w^_=+*/−-])(?<!\d[.,]){whole}(?![\w^=+*/!%]|[.,]\d)")  # no part of a formula

@@ -21,7 +21,7 @@ LONGEST = 400
 
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _COMMA = r"(?:\\?,|\{,\}|,?\\!)"
-_DIGITS = rf"(?:\d{{1,3}}(?:{_COMMA}\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+_DIGITS = rf"(?:[1-9]\d{{0,2}}(?:{_COMMA}\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 _NUMBER = re.compile(
     rf"""(?P<sign>\b(?:minus|negative)\s|[-−]\s?)?(?P<currency>(?:US|\\)?[$€£¥₹]\s?)?(?P<inner>[-−])?
     (?P<value>(?:(?P<whole>\d+)\s?)?
@@ -34,16 +34,18 @@ _NUMBER = re.compile(
 _WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$")
 """Before digits of a word or an exponent: H2O, cm^2."""
 _BOUND = re.compile(
-    r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|l[et]q?|g[et]q?|neq?)|\b(?:not|than|half of|twice|double))\s?$"
+    r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|[cdt]?frac\s?\{?|l[et]q?|g[et]q?|neq?)|\}\s?\{|(?<![A-Za-z])[A-Za-z]\s?\+"
+    r"|\b(?:not|than|half of|twice|double))\s?$"
 )
-"""Before a number that is not the value: ± 5, √5, < 5, not 5."""
+"""Before a number that is not the value: ± 5, √5, < 5, x + 5, not 5, and in a fraction of something else."""
 _TERM = re.compile(r"[\w)}%](?P<space>\s?)$")
 """Before a minus that subtracts: x-5, x - 5."""
 _MORE = re.compile(
-    r"[!\d]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])|\s?(?:[√π±]|\\(?:sqrt|pi|pm|frac))"
+    r"[!\d²³]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])|\s?(?:[√π±≤≥≠]|\\(?:sqrt|pi|pm|frac|[lgn]eq?\b|[lg]t\b))"
+    r"|\s[<>]\s|\s?[-−+*]\s?(?![aI]\s[a-z])[A-Za-z](?![A-Za-z'’])"
     r"|\s?(?:[-+*x×·÷/–]|\\(?:times|cdot|div))\s?[\\$(]{0,2}\d|\+(?!\s)|\sor (?:more|less|fewer)\b"
 )
-"""After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5-7, 3 * 4."""
+"""After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5 < x, 5 - x, 5-7, 3 * 4."""
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx")
 _ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-−$\d.]+")

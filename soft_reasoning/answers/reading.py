@@ -43,6 +43,8 @@ _OTHER_LANGUAGE = re.compile(
 )
 """A letter or a word of a language that writes 1.200 for 1200."""
 _WORD = re.compile(r"\w+")
+_CONCLUDES = re.compile(r"\s*(?:so|therefore|thus|hence)\b", re.IGNORECASE)
+_OPEN_END = re.compile(r"[\w,:;]\s*$")
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible", question: str = "") -> str | None:
@@ -104,8 +106,20 @@ def _read_flexible(plain: str, answer_type: str, question: str) -> Reading | Non
     if stop:
         reading = _read_statement(plain, start, stop, answer_type, question)
         if start == stop or reading and len(_WORD.findall(plain, start, reading.start)) <= 2:
-            return reading
+            first = len(_WORD.findall(plain, 0, start)) <= 3
+            return (
+                Reading(None) if first and _contradicted(reading, plain[stop:end], answer_type) else reading
+            )
     return _read_end(plain, start, end, answer_type, question)
+
+
+def _contradicted(reading: Reading | None, rest: str, answer_type: str) -> bool:
+    """Whether a text that begins with its number concludes with another."""
+    last = rest[slice(*sentences(rest, 0, len(rest))[-1])] if _WORD.search(rest) else ""
+    if answer_type != "number" or not reading or not _CONCLUDES.match(last):
+        return False
+    other = number.read(last)
+    return other is not None and other.answer not in (None, reading.answer)
 
 
 def _read_statement(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:
@@ -125,6 +139,6 @@ def _read_end(plain: str, start: int, end: int, answer_type: str, question: str)
     for begin, stop in reversed(sentences(plain, max(start, end - WINDOW), end)):
         if reading := READERS[answer_type](plain[begin:stop], question):
             return reading.shifted(begin)
-        if stop == end and plain[begin:stop].rstrip()[-1:].isalpha():
+        if stop == end and _OPEN_END.search(plain, begin, stop):
             return None
     return None

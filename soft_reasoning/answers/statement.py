@@ -16,7 +16,7 @@ WINDOW = 2000
 
 _MARK = re.compile(
     r"""(?P<box>\\(?:f?boxed|fbox)\s?(?:\{|\Z))
-      | (?P<sealed><(?:final[_ -]?)?answer>|"(?:final_?)?answer"\s*:\s*)
+      | (?P<tag><(?:final[_ -]?)?answer>) | (?P<key>"(?:final_?)?answer"\s*:\s*)
       | (?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?[-−]?[$.\d]|\s*\Z)
       | (?<![A-Za-z])answer[^:.\n]{0,60}?(?::|\bis:?(?![a-z])|=)[*_ \t]*
       | ^[#* \t]*(?:final[ ])?answer[* \t]*$""",
@@ -35,7 +35,12 @@ _LAYOUT = re.compile(
 """Emphasis, and numbers of a list."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=\S)|\n")
 _BRACE = re.compile(r"\\.|[{}]")
-_CLOSE = {"<": re.compile("</"), '"': re.compile(r"[,}\]\n]")}
+_CLOSE = re.compile("</")
+_JSON_VALUE = re.compile(
+    r'"(?:[^"\\]|\\.){0,2000}"|\[[^\]]{0,2000}\]|[^"\[\],}\n]{1,2000}(?=[,}\n])', re.DOTALL
+)
+_BESIDE = re.compile(r"[\s$\\)]{0,9}(?:,|or|and)[\s$\\(]{0,9}")
+"""Between two boxes that are both meant."""
 _WORD = re.compile(r"\w")
 UNFINISHED = re.compile(
     r"(?:[=+×÷/\\({\[]|\s[-*$]|\\[a-z]+|\b(?:the|of|and|is|are|to|by|per|with|for|so|then|which))\s*$"
@@ -79,24 +84,35 @@ def answer_end(text: str) -> int:
 
 
 def stated(text: str) -> tuple[int, int] | None:
-    """Where the last statement of ``text`` is, empty if it is unfinished; None without a mark."""
-    marks = deque(_MARK.finditer(text), maxlen=1)
+    """Where the last statement of ``text`` is, empty if unfinished or one of two; None without a mark."""
+    marks = deque(_MARK.finditer(text), maxlen=2)
     if not marks:
         return None
-    start, bound = marks[0].end(), marks[0].end() + WINDOW
-    if marks[0]["box"]:
-        depth = 1
-        for brace in _BRACE.finditer(text, start, bound):
-            depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-            if not depth:
-                return start, brace.start()
-        return start, start
-    if marks[0]["sealed"]:
-        close = _CLOSE[marks[0].group()[0]].search(text, start, bound)
+    mark, start, bound = marks[-1], marks[-1].end(), marks[-1].end() + WINDOW
+    if mark["box"]:
+        end = _closing_brace(text, start)
+        before = _closing_brace(text, marks[0].end()) if len(marks) > 1 and marks[0]["box"] else None
+        beside = before is not None and _BESIDE.fullmatch(text, before + 1, mark.start())
+        return start, start if end is None or beside else end
+    if mark["tag"]:
+        close = _CLOSE.search(text, start, bound)
         return start, close.start() if close else start
+    if mark["key"]:
+        value = _JSON_VALUE.match(text, start)
+        return start, value.end() if value else start
     word = _WORD.search(text, start)
     end = text.find("\n", word.start(), bound) if word else start
     return start, min(len(text), bound) if end < 0 else end
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    """Where the braces that are open at ``start`` close."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start, start + WINDOW):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if not depth:
+            return brace.start()
+    return None
 
 
 def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:

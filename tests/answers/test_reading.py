@@ -1,6 +1,8 @@
 """What is read, where it stands, and what is not read: one text of each kind."""
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from soft_reasoning.answers import equal, extract, locate
 from soft_reasoning.types import UserError
@@ -44,23 +46,13 @@ RIGHT = {
 # Formatted by hand: short cases, grouped by what is wrong with them.
 UNREAD = {
     "number": [
-        "Answer:", "####", "Answer: none", "It is 12 or 13.", "Answer: I do not know",  # no value
-        "First: \\boxed{12}. Checking again, it must be \\boxed{1",
-        "Answer: 3\nSo the answer is",  # unfinished
-        "<answer>12", "\\boxed{12}. Then #### ",
-        "\\boxed{3, 4}", "\\boxed{(3, 4)}", "\\boxed{\\{3, 4\\}}", "Answer: 3 and 4",
-        "Answer: 3 or 4",  # two values
-        "Answer: 5 ± 1", "\\boxed{5 \\pm 1}", "\\boxed{\\pm 5}", "Answer: 3-5", "Answer: 3 to 5",
-        "x = 3, so Answer: x = 3, y = 4",
-        "\\boxed{x > 5}", "\\boxed{x \\geq 5}", "Answer: ≤ 5", "\\boxed{5!}",  # not equal to the number
-        "(2,5)", "\\boxed{[2,5]}", "\\boxed{2,5}", "Answer: 1.234,50", "Answer: 1 234",  # no US number
-        "Answer: 2x", "\\boxed{2\\sqrt{3}}", "\\boxed{\\sqrt{3}}", "Answer: 3 * 4", "Answer: 2^5",
-        "Answer: 6:30",  # parts
-        "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "#### 1. First step", "It is 5 / 2 = $",
-        "She has 5, so the total is", "She has 5. So she must have", "It is 12: \\boxed",
+        "Answer: none", "It is 12 or 13.", "\\boxed{x = 3, y = 4}",  # no value, two values
+        "#### 1. First step", "It is 5 / 2 = $", "She has 5. So she must have", "It is 12: \\boxed",
+        "It is 5.\nTherefore,", "It is 5.\nIn all:", "They have \\frac{2",  # broken off
+        "Answer: 1 234", "Answer: 1.234,50",  # no US number
+        "\\boxed{\\frac{x}{2}}", "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "Answer: 6:30",  # parts
         "Das sind 1.200 Euro und mehr.", "答案是5",
-        "Answer: not 5", "Answer: 5 or more", "Answer: half of 10",
-        "I cannot determine it from 5 eggs.",
+        "Answer: not 5", "Answer: 5 or more", "Answer: half of 10", "I cannot determine it from 5 eggs.",
     ],
     "boolean": [
         "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
@@ -83,10 +75,6 @@ CHOICES = {
     "So option E is right.": "E",
     "Option E: 4 K": "E",
     "Answer: D, because B is wrong": "D",
-    "Answer: F": None,
-    "Answer: K": None,  # not offered
-    "Answer: B\n\\boxed{F = ma}": None,
-    "\\boxed{A + B}": None,  # formulas
     "Answer: B or C": None,
     "Answer: A, B": None,
     "B) none of the above": None,
@@ -95,6 +83,24 @@ CHOICES = {
     "A city": None,
     "": None,
 }
+MARKS = {
+    "box": ("\\boxed{", "}"),
+    "hashes": ("#### ", ""),
+    "tag": ("<answer>", "</answer>"),
+    "key": ('{"answer": "', '"}'),
+    "colon": ("Answer: ", ""),
+    "sentence": ("So the answer is ", "."),
+}
+TWO_VALUES = (
+    "{}, {} | ({}, {}) | [{}, {}] | \\{{{}, {}\\}} | ({},{}) | {}; {} | {} and {} | {} or {} | {} to {}"
+    " | {}-{} | {}–{} | {} ± {} | {} \\pm {} | {} * {} | {} \\times {} | {}^{} | x = {} or x = {}"
+)
+UNEQUAL = (
+    "x > {} | x < {} | x \\geq {} | x \\le {} | ≤ {} | {} < x | {} ≤ x | {} \\leq x | \\pm {} | ±{} | {}!"
+    " | √{} | \\sqrt{{{}}} | {}\\sqrt{{3}} | {}² | 2^{{{}}} | {}x | {}\\pi | x + {} | {} + x | {} - x | {}-y"
+    " | \\frac{{x}}{{{}}}"
+)
+WHOLE = st.integers(0, 10**7)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +116,59 @@ def test_what_is_read(kind, text, answer):
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in UNREAD.items() for text in texts])
 def test_what_is_not_read(kind, text):
     assert extract(text, kind) is None and locate(text, kind) is None
+
+
+@pytest.mark.parametrize("last", MARKS)
+@pytest.mark.parametrize("first", MARKS)
+def test_an_unfinished_statement_is_no_answer_and_neither_is_an_earlier_one(first, last):
+    (opened, closed), (opens, closes) = MARKS[first], MARKS[last]
+    earlier = f"It was {opened}12{closed}.\nThen it must be "
+    assert extract(f"{earlier}{opens}345{closes}", "number") == "345"
+    inside = f"{opens}345" if closes not in ("", ".") else opens
+    for end in range(len(opens.rstrip()), len(inside) + 1):
+        assert extract(earlier + inside[:end], "number") is None, inside[:end]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("two", TWO_VALUES.split(" | "))
+@given(WHOLE, WHOLE)
+def test_two_values_are_none(mark, two, a, b):
+    opens, closes = MARKS[mark]
+    b += a + 1
+    assume("{},{}" not in two or len(str(b)) != 3)  # (1,234) is a number as well
+    text = opens + two.format(a, b) + closes
+    assert extract(text, "number") is None, text
+
+
+@pytest.mark.parametrize("marked", ["Answer: 3", "\\boxed{3}", "The answer is 3."])
+def test_a_number_is_contradicted_by_another_conclusion(marked):
+    assert extract(f"{marked}\nShe has 2 + 3 eggs.\nSo there are 2 + 3 = 5 eggs.", "number") is None
+    assert extract(f"{marked}\nShe has 2 and 1.\nSo there are 2 + 1 = 3 eggs.", "number") == "3"
+    assert extract(f"{marked}\nShe sold 2 of 5 eggs.", "number") == "3"
+
+
+@pytest.mark.parametrize("between", [" or ", " and ", ", "])
+def test_two_boxes_are_two_values(between):
+    assert extract(f"It is \\boxed{{3}}{between}\\boxed{{4}}.", "number") is None
+    assert extract("First \\boxed{3}. Then \\boxed{4}.", "number") == "4"
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("other", UNEQUAL.split(" | "))
+@given(WHOLE)
+def test_what_is_not_equal_to_its_number_is_none(mark, other, number):
+    opens, closes = MARKS[mark]
+    text = opens + other.format(number) + closes
+    assert extract(text, "number") is None, text
+
+
+@pytest.mark.parametrize("letter", "ABCDEFKZ")
+def test_a_letter_must_be_offered_and_stand_alone(letter):
+    offered = letter if letter in "ABCDE" else None
+    assert extract(f"Answer: {letter}", "choice", question=OPTIONS) == offered
+    for formula in ("{} = ma", "2{}", "{} + B", "{}^2", "3 {}", "E = {}v", "2.5 {}", "v_{}"):
+        for text in (f"Answer: B\n\\boxed{{{formula.format(letter)}}}", f"Answer: {formula.format(letter)}"):
+            assert extract(text, "choice", question=OPTIONS) is None, text
 
 
 @pytest.mark.parametrize(("text", "letter"), CHOICES.items())
