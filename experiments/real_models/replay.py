@@ -1,6 +1,6 @@
 """Rules replayed on a recording: accuracy, tokens and paired intervals, and how well judges order texts.
 
-    python -m experiments.real_models.replay experiments/results/recordings/NAME.csv
+    python -m experiments.real_models.replay experiments/results/recordings/NAME.csv [--chart FILE.svg]
 
 Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus the
 majority" is the paired difference from the majority of ``--texts`` texts with its 95 % interval over
@@ -20,9 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from experiments.real_models.record import CANDIDATE, GREEDY_TEXT, PROGRAM, TEXT
 from soft_reasoning.answers import Grader
+from soft_reasoning.reports.plots import BLUE, ORANGE
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.history import same_answers
@@ -241,17 +243,56 @@ def arms_table(questions: Sequence[Recorded], count: int) -> Table:
     return Table(columns, rows)
 
 
+def draw(questions: Sequence[Recorded], path: Path) -> None:
+    """Draw the accuracy of five rules with 95 % intervals (Wilson), and write their tokens beside them."""
+    from matplotlib.figure import Figure
+
+    rules = [Rules(question) for question in questions]
+    bars = {
+        "greedy": [(q.greedy.right, q.greedy.tokens) for q in questions],
+        "4 programs": [rule.vote(0, 4) for rule in rules],
+        "self-consistency, 3": [rule.vote(3) for rule in rules],
+        "self-consistency, 5": [rule.vote(5) for rule in rules],
+        "programs, then texts until settled": [rule.settled("pppp" + "ttttt", 0.85) for rule in rules],
+    }
+    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for place, (name, outcomes) in enumerate(reversed(bars.items())):
+        right, spent = sum(x for x, _ in outcomes), np.mean([tokens for _, tokens in outcomes])
+        interval = binomtest(right, len(outcomes)).proportion_ci(method="wilson")
+        share = right / len(outcomes)
+        errors = [[100 * (share - interval.low)], [100 * (interval.high - share)]]
+        axes.barh(place, 100 * share, color=ORANGE if place == 0 else BLUE, height=0.7)
+        axes.errorbar(100 * share, place, xerr=errors, color="black", capsize=3)
+        axes.text(
+            2,
+            place,
+            f"{name}: {100 * share:.1f} %, {spent:,.0f} tokens",
+            color="white",
+            va="center",
+            fontsize=9,
+        )
+    axes.set_yticks([])
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(f"right answers in %, {len(questions)} questions, with 95 % intervals")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recording", type=Path)
     parser.add_argument("--texts", type=int, default=5)
+    parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
     questions = load(arguments.recording)
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())
+    if arguments.chart:
+        draw(questions, arguments.chart)
     both = [question for question in questions if len(question.candidates) >= arguments.texts]
     if both:
         print(f"\n{len(both)} questions\n\n{arms_table(both, arguments.texts).markdown()}")
