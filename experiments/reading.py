@@ -25,6 +25,7 @@ from soft_reasoning.answers import AnswerGrader, Grader, LmEvalGrader, MathVerif
 NOTHING = ("none", "cut")
 READERS: dict[str, AnswerGrader] = {
     "this package": Grader(),
+    "this package, strict": Grader(extraction="strict"),
     "Math-Verify": MathVerifyGrader(),
     "lm-eval, last number": LmEvalGrader("flexible-extract"),
     "lm-eval, after ####": LmEvalGrader("strict-match"),
