@@ -1,5 +1,7 @@
 """The console script: its commands, help and completion."""
 
+import io
+import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ import yaml
 
 from soft_reasoning import __version__
 from soft_reasoning.commands import entry
+from soft_reasoning.commands import run as run_module
 from soft_reasoning.configuration.conf_dir import choices, conf_dir
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
@@ -61,6 +64,16 @@ def test_methods_with_options_of_their_own_are_compared(command):
     assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in Path("out").glob("*/results.json")}
     assert folders == {"cot", "self_consistency-method.samples_3"} and "cot" in done.stdout
+
+
+def test_lines_of_the_hub_are_printed_once(command, monkeypatch):
+    """The hub's logger has a handler of its own, and Hydra gives another to the root."""
+    hub, printed = logging.getLogger("huggingface_hub"), io.StringIO()
+    monkeypatch.setattr(run_module, "run_command", lambda config, folder: hub.warning("Retrying in 1s"))
+    monkeypatch.setattr(hub, "propagate", True)
+    monkeypatch.setattr(hub, "handlers", [logging.StreamHandler(printed)])
+    done = command("run", *FAKE)
+    assert printed.getvalue() == "Retrying in 1s\n" and "Retrying" not in done.stdout + done.stderr
 
 
 def test_the_version_and_a_run_as_a_module(command, tmp_path):

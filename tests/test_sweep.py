@@ -61,6 +61,18 @@ def test_a_reference_that_an_experiment_names_may_be_left_out(run):
     assert rows[0]["label"].endswith("embedding.sigma=2") and "difference" in rows[1]
 
 
+def test_the_reference_is_nearest_to_the_sweeps_own_experiment(run):
+    """Several options together: d = 50 is the paper's, and neither value is the package's."""
+    small = [*FAKE, "+experiment=paper_setting", "dataset=demo", "dataset.shots=0", "limit=2"]
+    done = run(*small, "search.rounds=0", "-m", "d=10,50", "k=3,5", "delta=0.01,0.1", "placement=last,middle")
+    assert done.returncode == 0, done.stderr
+    [page] = Path().glob("runs/sweep-*/sweep.md")
+    paper = "acquisition.delta=0.1 embedding.dim=50 method.placement=last search.candidates=5"
+    assert f"## Cost relative to {paper}\n" in page.read_text(encoding="utf-8")
+    rows = json.loads((page.parent / "comparison.json").read_text())
+    assert len(rows) == 16 and rows[0]["label"].endswith(paper)
+
+
 def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
     command = [*FAKE, "limit=2", "-m", "seed=0,1", "method=cot", "reference=nobody"]
     done = run(*command)

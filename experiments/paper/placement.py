@@ -2,7 +2,8 @@
 
 Total variation between the next-token distributions of pairs of random points (sigma = 8), mean over prompts
 and pairs: 0 where the place hides the soft token from the answer, 1 where each point gives another token. The
-bundled model is asked its problems; models of random weights read random tokens. Writes placement.md.
+bundled model is asked its problems; models of random weights read random tokens. Prints the table, and writes
+it to placement.md.
 """
 
 import argparse
@@ -68,10 +69,9 @@ def main() -> None:
         for name, (engine, ids) in engines.items()
     ]
     out.mkdir(parents=True, exist_ok=True)
-    parts = [
-        __doc__.partition("\n\n")[2].rpartition(" Writes")[0],
-        Table(["model", *PLACEMENTS], rows).markdown(),
-    ]
+    table = Table(["model", *PLACEMENTS], rows)
+    print(f"{table.text()}\n\n{out / 'placement.md'}")
+    parts = [__doc__.partition("\n\n")[2].rpartition(" Prints")[0], table.markdown()]
     head = "# Placement: total variation of the next token\n\n`python -m experiments.paper.placement`\n\n"
     (out / "placement.md").write_text(head + "\n\n".join(parts) + "\n", encoding="utf-8")
 

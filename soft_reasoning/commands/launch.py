@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -56,6 +57,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
 
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
+    logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
     with one_line_errors():
         for word in words:
             key, _, value = word.removeprefix("--").partition("=")

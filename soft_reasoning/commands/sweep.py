@@ -9,7 +9,7 @@ from typing import Any
 
 from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.conf_dir import run_name
+from soft_reasoning.configuration.conf_dir import choices, run_name
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.run_groups import (
@@ -55,7 +55,7 @@ def combine(folder: Path) -> None:
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
     groups = read_groups(runs)
-    reference = find_reference(groups, typed="reference" in read_json(runs[0] / MANIFEST)["overrides"])
+    reference = find_reference(groups, read_json(runs[0] / MANIFEST)["overrides"])
     tables = build_tables(groups, reference)
     print(f"\n{tables[TABLE].text()}\n")
     parts = ["# Sweep", tables[TABLE].markdown(), *build_notes(groups), *_distribution(groups)]
@@ -100,26 +100,33 @@ def _unrounded(group: RunGroup) -> list[dict[str, Any]]:
     ]
 
 
-def find_reference(groups: Sequence[RunGroup], *, typed: bool) -> RunGroup:
+def find_reference(groups: Sequence[RunGroup], overrides: Mapping[str, Any]) -> RunGroup:
     """Return the group that all tables compare with: the configured ``reference``, or nearest the defaults.
+
+    The defaults are those of the sweep's own experiment and preset, if it has one that the package knows.
 
     An experiment may name a reference that a smaller sweep leaves out, and then the default is taken.
 
     Args:
         groups: The groups of the sweep.
-        typed: Whether the command itself names the reference.
+        overrides: The options of a run's command.
 
     Raises:
-        UserError: If it does, and no group has this name.
+        UserError: If the command itself names the reference, and no group has this name.
     """
     if (label := groups[0].configs[0].get("reference")) is not None:
         try:
             return named_reference(groups, label)
         except UserError as error:
-            if typed:
+            if "reference" in overrides:
                 raise
             print(error)
-    defaults = result_keys(plain(compose_config()))
+    base = [
+        f"{sign}{group}={name}"
+        for group, sign in (("experiment", "+"), ("preset", ""))
+        if (name := overrides.get(group)) in choices(group) and not any(group in g.setting for g in groups)
+    ]
+    defaults = result_keys(plain(compose_config(base)))
     return default_reference(
         groups, lambda group: min(_changes(result_keys(config), defaults) for config in group.configs)
     )

@@ -44,9 +44,9 @@ WRONG = (
 )
 
 ONE_TEXT = (
-    "Nearly all candidates of {share:.0f} % of the questions are one text, so the search is little more than "
-    "greedy decoding: raise embedding.sigma ({sigma} now), or choose it by soft-reasoning calibrate "
-    "embedding=gaussian."
+    "Nearly all candidates of {share:.0f} % of the questions are one text, so the soft token hardly acts and "
+    "the search is little more than greedy decoding: raise embedding.sigma ({sigma} now), choose it by "
+    "soft-reasoning calibrate embedding=gaussian, or place the soft token last (method.placement=last)."
 )
 """Where that is so for half of the questions or more."""
 

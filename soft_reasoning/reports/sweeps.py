@@ -36,7 +36,12 @@ ENGINE_NOTES = {
     "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
     "VLLMEngine": "No memory is shown for vLLM, whose statistics tell none.",
 }
-ALIKE = "Nearly all candidates of most questions are one text, so embedding.sigma is too small: "
+ALIKE = (
+    "Nearly all candidates of most questions are one text, so the soft token hardly acts (raise "
+    "embedding.sigma, or place it last), under "
+)
+NAMED = 3
+"""Most settings that a note names."""
 
 PLACE = ["model", "shots", "data set"]
 COST_LABELS = ["model", "shots", "method", "data set"]
@@ -45,9 +50,12 @@ COST_LABELS = ["model", "shots", "method", "data set"]
 def build_notes(groups: Sequence[RunGroup]) -> list[str]:
     """Return the notes under the tables."""
     engines = {group.engine for group in groups}
+    notes = [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
     alike = [group.label for group in groups if one_text(group.configs[0], group.mean("one_text"))]
-    notes = [note for engine, note in ENGINE_NOTES.items() if engine in engines]
-    return [NOTE, *notes, *([ALIKE + ", ".join(dict.fromkeys(alike)) + "."] if alike else [])]
+    if labels := [*dict.fromkeys(alike)]:
+        others = [f"{len(labels) - NAMED} other settings"] if len(labels) > NAMED else []
+        notes.append(f"{ALIKE}{'; '.join([*labels[:NAMED], *others])}.")
+    return notes
 
 
 def build_tables(groups: Sequence[RunGroup], reference: RunGroup) -> dict[str, Table]:

@@ -2,11 +2,13 @@
 
 import csv
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from experiments.paper import placement
 from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.conf_dir import conf_dir
 
@@ -66,3 +68,14 @@ def test_every_file_is_listed():
 def test_problems_are_drawn_once_and_prompts_are_plain(path):
     config = compose_config([f"+experiment={path.stem}"])
     assert (config.dataset.sample, config.prompt.layout, config.limit) == ("random", "completion", 200)
+
+
+def test_placement_prints_what_it_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(placement, "FAMILIES", ("gpt2",))
+    monkeypatch.setattr(sys, "argv", ["placement", "--out", str(tmp_path)])
+    placement.main()
+    printed, written = capsys.readouterr().out, (tmp_path / "placement.md").read_text(encoding="utf-8")
+    for line in ("bundled", "gpt2, random"):
+        [shown] = [row.split() for row in printed.splitlines() if row.startswith(line)]
+        [kept] = [row.split() for row in written.splitlines() if row.startswith(f"| {line}")]
+        assert shown == [word for word in kept if word != "|"]

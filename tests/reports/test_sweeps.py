@@ -189,10 +189,12 @@ def test_a_reference_is_named_by_some_of_its_options(tmp_path):
 def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
     runs = [
         finished(tmp_path / str(sigma), 0.5, method="soft_reasoning", embedding={"sigma": sigma}, alike=share)
-        for sigma, share in ((1, 0.9), (2, 0.5), (8, 0.4))
+        for sigma, share in ((1, 0.9), (2, 0.5), (3, 1.0), (4, 0.6), (5, 0.5), (8, 0.4))
     ]
     [_, note] = build_notes(read_groups(runs))
-    assert note.endswith("embedding.sigma=1, embedding.sigma=2.")
+    assert note.endswith("embedding.sigma=1; embedding.sigma=2; embedding.sigma=3; 2 other settings.")
+    [_, note] = build_notes(read_groups([runs[1], runs[5]]))
+    assert note.endswith("under embedding.sigma=2.")
 
 
 def test_notes_say_what_wrote_the_answers(tmp_path):
