@@ -273,6 +273,11 @@ class Generate(Effect):
     requests: Sequence[Request]
     engine: Any = None
 
+    def __post_init__(self) -> None:
+        requests: Any = self.requests
+        if not (isinstance(requests, list | tuple) and all(isinstance(r, Request) for r in requests)):
+            raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
+
 
 @dataclass(frozen=True)
 class Round(Effect):

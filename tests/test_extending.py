@@ -140,6 +140,23 @@ def test_own_verifier_and_acquisition(here):
     assert all(len(record["candidates"]) == 10 for record in records())
 
 
+def test_own_effect(here):
+    command("FirstWord")
+    for record in records():
+        assert record["usage"]["likeliest"]["sequences"] == 1 and len(record["trace"][0]["likeliest"]) == 3
+        assert record["filtered_resps"] == [record["trace"][0]["likeliest"][0]]
+    command("FirstWord", "max_seconds=1e-9", "fresh=true")
+    assert all(not record["usage"] for record in records())
+
+
+def test_thompson_sampling_gives_the_same_again_and_whatever_else_is_solved(here):
+    points = []
+    for live in (8, 8, 1):
+        command("Thompson", "search.rounds=2", "search.stopping.rule=none", f"max_live={live}", "fresh=true")
+        points.append([[candidate["u"] for candidate in record["candidates"]] for record in records()])
+    assert points[0] == points[1] == points[2] and len(points[0][0]) == 15
+
+
 def test_a_changed_plug_in_is_noticed(here):
     command("LongestOf")
     again = command("LongestOf")[1]

@@ -47,7 +47,7 @@ class FunctionVerifier:
         """Judge ``candidates``.
 
         Raises:
-            UserError: Unless the function returns a score in [0, 1] or None for each candidate.
+            UserError: Unless the function returns a score or None for each candidate.
         """
         values = self.function(problem.question, list(candidates))
         try:
@@ -58,12 +58,7 @@ class FunctionVerifier:
             raise UserError(
                 f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
             )
-        return Verdict(tuple(None if score is None else _score(score) for score in scores))
-
-
-def _score(value: Any) -> float:
-    value = getattr(value, "item", lambda: value)()  # a scalar of numpy or torch
-    return real("verifier's score", float(value) if isinstance(value, bool) else value, least=0.0, most=1.0)
+        return Verdict(tuple(scores))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ judgement (a fresh solution, a named choice); ``conf/verifier/`` names the combi
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,7 @@ class Verdict:
         scores: A score in [0, 1] per candidate; None for a candidate that was not judged.
         answers: The answers of the solutions that the verifier wrote, one per sample.
         texts: The texts that the verifier wrote.
-        weights: Weight in [0, 1] of each answer.
+        weights: Weight in [0, 1] of each answer; by default 1.
         agreement: The scores before confidence; by default the scores.
         prompts: The text of each prompt, one per text.
         parts: What each part of an ensemble says of each candidate.
@@ -70,6 +71,8 @@ class Verdict:
     def __post_init__(self) -> None:
         if not self.agreement:
             object.__setattr__(self, "agreement", self.scores)
+        if not self.weights:
+            object.__setattr__(self, "weights", (1.0,) * len(self.answers))
 
 
 class Verifier(Protocol):
@@ -100,17 +103,57 @@ def verify(
     """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
 
     Raises:
-        UserError: If it returns anything else.
+        UserError: If its parameters are others, or if it returns anything else.
     """
+    name = getattr(verifier, "name", type(verifier).__name__)
+    try:
+        inspect.signature(verifier.verify).bind(problem, candidates, context, earlier)
+    except TypeError as error:
+        raise UserError(
+            f"verifier={name}: expected verify(problem, candidates, context, earlier), got one that does not "
+            f"take them ({error})"
+        ) from error
     verdict: Any = verifier.verify(problem, candidates, context, earlier)
     if isinstance(verdict, Generator):
         verdict = yield from verdict
     if not isinstance(verdict, Verdict):
         raise UserError(
-            f"verifier={verifier.name}: expected verify to return a Verdict, or to yield effects and return "
-            f"one, got {verdict!r:.80}"
+            f"verifier={name}: expected verify to return a Verdict, or to yield effects and return one, got "
+            f"{verdict!r:.80}"
         )
-    return verdict
+    return _checked(verdict, len(candidates), name)
+
+
+def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
+    """``verdict`` with scores that are floats; raises UserError unless it is one of ``count`` candidates."""
+    scores: list[tuple[float | None, ...]] = []
+    for values in (verdict.scores, verdict.agreement):
+        if not isinstance(values, tuple | list) or len(values) != count:
+            raise UserError(
+                f"verifier={name}: expected a Verdict with {count} scores, one for each candidate, got "
+                f"{values!r:.80}"
+            )
+        scores.append(tuple(None if value is None else read_score(value, name) for value in values))
+    for answer in verdict.answers:
+        if not isinstance(answer, str | None):
+            raise UserError(f"verifier={name}: expected answers that are texts or None, got {answer!r:.80}")
+    if len(verdict.weights) != len(verdict.answers):
+        raise UserError(
+            f"verifier={name}: expected {len(verdict.answers)} weights, one for each answer, got "
+            f"{verdict.weights!r:.80}"
+        )
+    return replace(verdict, scores=scores[0], agreement=scores[1])
+
+
+def read_score(value: Any, name: str) -> float:
+    """Return a score of the verifier ``name``, also of numpy or torch, as a float.
+
+    Raises:
+        UserError: Unless it is a number in [0, 1].
+    """
+    value = getattr(value, "item", lambda: value)()
+    value = float(value) if isinstance(value, bool) else value
+    return real(f"verifier={name}: score", value, least=0.0, most=1.0)
 
 
 @dataclass(frozen=True)

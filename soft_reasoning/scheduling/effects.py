@@ -23,7 +23,17 @@ import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.job import BudgetSpent, Job
-from soft_reasoning.types import Completion, Effect, FinishReason, Generate, Prompt, Request, Round, Usage
+from soft_reasoning.types import (
+    Completion,
+    Effect,
+    FinishReason,
+    Generate,
+    Prompt,
+    Request,
+    Round,
+    Usage,
+    UserError,
+)
 
 T = TypeVar("T")
 
@@ -83,14 +93,29 @@ def find_handler(effect: Any) -> tuple[Answer, str]:
     """Return the function that answers an effect, and the kind of time that it counts as.
 
     Raises:
-        ValueError: If no function is registered for its type.
+        UserError: If no function is registered for its type.
     """
     if type(effect) not in _HANDLERS:
         registered = ", ".join(kind.__name__ for kind in _HANDLERS)
-        raise ValueError(
+        raise UserError(
             f"expected an effect registered with effects.answers ({registered}), got {type(effect).__name__}"
         )
     return _HANDLERS[type(effect)]
+
+
+def check_answers(function: Answer, jobs: Sequence[Job[Any]], given: Any) -> Sequence[Any]:
+    """Return what the ``function`` of an effect gave for ``jobs``, if it is an answer for each.
+
+    Raises:
+        UserError: If it is not.
+    """
+    if not isinstance(given, list | tuple) or len(given) != len(jobs):
+        name = getattr(function, "__name__", repr(function))
+        raise UserError(
+            f"{name}: expected a list of {len(jobs)} answers to {type(jobs[0].effect).__name__}, one for "
+            f"each job, got {given!r:.80}"
+        )
+    return given
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

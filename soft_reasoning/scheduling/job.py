@@ -13,7 +13,7 @@ from time import monotonic, perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.method import Method, Steps, check_method
+from soft_reasoning.scheduling.method import Method, Steps, check_method, check_result
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 E_co = TypeVar("E_co", covariant=True)
@@ -116,7 +116,8 @@ class Job(Future[Result], Generic[E_co]):
             proceed = self._steps.throw if isinstance(answer, BudgetSpent) else self._steps.send
             self.effect = cast(Any, proceed(answer))
         except (BudgetSpent, StopIteration) as end:
-            result = end.value if isinstance(end, StopIteration) else Result(None, ())
+            ended = isinstance(end, StopIteration)
+            result = check_result(self.method, end.value) if ended else Result(None, ())
             return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         if self._first_request is None and isinstance(self.effect, Generate):
             self._first_request = next((r for r in self.effect.requests if r.role == "candidate"), None)

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.types import Effect, Problem, Result, UserError
+from soft_reasoning.types import Candidate, Effect, Problem, Result, UserError
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
@@ -50,3 +50,20 @@ def check_method(method: Any) -> None:
         inspect.signature(method.solve).bind(None, None)
     except TypeError as error:
         raise UserError(f"{wanted}, got a method whose solve does not take them ({error})") from error
+
+
+def check_result(method: Any, result: Any) -> Result:
+    """Return what ``method`` returned, if it is a result.
+
+    Raises:
+        UserError: If it is not.
+    """
+    wanted = f"method: expected {type(method).__name__}.solve to return a Result"
+    if not isinstance(result, Result):
+        raise UserError(f"{wanted}, got {result!r:.80}")
+    if not isinstance(result.answer, str | None):
+        raise UserError(f"{wanted} whose answer is a text or None, got {result.answer!r:.80}; use str()")
+    candidates: Any = result.candidates
+    if not (isinstance(candidates, tuple | list) and all(isinstance(c, Candidate) for c in candidates)):
+        raise UserError(f"{wanted} whose candidates are Candidates, got {candidates!r:.80}")
+    return result

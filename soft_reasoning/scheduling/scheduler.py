@@ -18,7 +18,7 @@ from soft_reasoning.checks import whole
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.effects import Submitted, find_handler, grouped
+from soft_reasoning.scheduling.effects import Submitted, check_answers, find_handler, grouped
 from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import Problem, Result, UserError
@@ -93,7 +93,7 @@ class Scheduler:
         try:
             answer_all, time = find_handler(jobs[0].effect)
             with self.clock.measure(time):
-                results = answer_all(jobs, self.engine)
+                results = check_answers(answer_all, jobs, answer_all(jobs, self.engine))
         except (UserError, ValueError) as error:
             if len(jobs) == 1:
                 return [(jobs[0], error)]

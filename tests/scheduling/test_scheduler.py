@@ -99,7 +99,7 @@ def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
 
-    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, Round.*\), got str"):
+    with pytest.raises(UserError, match=r"effects.answers \(Generate, Round.*\), got str"):
         list(drive(problems(1), Script(steps), Context()))
     with pytest.raises(UserError, match="max_live"):
         list(drive(problems(1), Script(steps), Context(), max_live=0))
