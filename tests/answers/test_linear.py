@@ -9,28 +9,17 @@ from hypothesis import strategies as st
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
 from soft_reasoning.answers.reading import _read
 
-# Formatted by hand: 100 pieces of a few letters, grouped.
-PIECES = [
-    "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
-    "{", "\\frac{1",
-    "\\frac{1}{2}", "1 000 ", "Answer: ", "Answer:\n", "answer", "the answer is ", "Answer is 5 ",
-    "####", "#### 5 ",
-    "(A", " (A)", "A and ", "A, B and ", ". ", ".", "not ", "no, ", "No. ", "yes ", "true or false ",
-    "Wait, ",
-    "Question:", "Answer: Question:", "1\n", "- ", "1. ", "*", "_", "`", "½", "$1$", "\\text{a}",
-    "<<1>>", "1.5e9 ",
-    "12'345'", "1.234.", "1_000", "five ", "hundred ", "a dozen ", "in 5 ", "so 5 ", "the 3 ", "x = ",
-    "(", ")", "[",
-    '"', "'", "²", "Answer: 1=", "cannot ", "Answer: the 5 dogs ", "Sorry, ", "1 1/2 ", "whether ",
-    "is ", "5-year-old ",
-    "She has 5 apples and 3 pears. ",
-    "i.e. 5 ", ", so 5 in all ", "I first thought ", "we add 5 ", "25% of 8 ", "so he has none left ",
-    "1. 5\n", "So they could ", "the claim does not ", "I do not think it is ", "Between A and ", "A: true\n",
-    "~~a", "<del>a", "<answer>", '"answer": ', '"answer": {', "Check: ", "\nCheck: 1\n\n", "\nQuestion 2: ",
-    "how many? ", "\nHow many are 5?\n", "May 5, 2024 ", "1,5 ", "1.234,5 ", "6:45 ", "[^1]", "\n[1] a",
-    "(1=2, enough) ", "A or ", "vitamin C ", "</think>", "是", "不是，", "nicht ", "yes, but no in ",
-    "while ", "; 1=2 ", "some say ", "He was ",
-]  # fmt: skip
+PIECES = (
+    "\n¦ ¦\t¦a¦9¦1,¦$¦-¦1/¦=1¦1=¦9^9¦}¦{¦(¦)¦[¦\"¦'¦.¦*¦_¦`¦½¦²¦是¦1.5e9 ¦1 1/2 ¦1 000 ¦1\n¦- ¦1. "
+    "¦1. 5\n¦6:45 ¦x = ¦x + ¦5 - x ¦5 < "
+    "¦\\boxed{¦\\boxed{1}¦\\boxed{1} or ¦\\frac{1¦\\frac{1}{2}¦$1$¦\\text{a}¦<<1>>¦####¦#### 5 "
+    '¦<answer>¦"answer": ¦"answer": "¦"answer": ['
+    "¦Answer: ¦Answer:\n¦answer¦the answer is ¦Answer is 5 ¦Answer: 1=¦Answer: the 5 dogs ¦Question:"
+    "¦Answer: Question:¦\nQuestion 2: ¦</think>"
+    "¦(A¦ (A)¦A and ¦A, B and ¦A or ¦A: true\n¦Between A and ¦not ¦no, ¦No. ¦yes ¦true or false "
+    "¦cannot ¦whether ¦nicht ¦i.e. 5 ¦So 5. "
+    "¦She has 5 apples and 3 pears. "
+).split("¦")
 LONG = 30_000
 
 
