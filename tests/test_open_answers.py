@@ -7,6 +7,7 @@ from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.text import StopChecker, decode
+from soft_reasoning.thoughts import CHANNELS, split
 from soft_reasoning.types import GivenPrompt, Problem
 from tests.chat_templates import HEADERS, tokenizer_of
 from tests.engines.models import tiny
@@ -98,11 +99,21 @@ class TestThinking:
         assert prompts.split("[THINK]Frogs[/THINK]Pond", Problem("q", HAIKU)) == ("Frogs", "Pond")
 
     @pytest.mark.parametrize("opens", [True, False])
-    def test_a_stop_string_acts_on_the_answer(self, opens):
-        tokenizer = tokenizer_of("qwen3")
-        ids = tokenizer.encode(f"{'' if opens else '<think>'}One.\nTwo.</think>Old.\nPond.")
-        count, text, reason = StopChecker(tokenizer).finish(ids, ("\n",), thinks=opens)
-        assert (text.rpartition(">")[2], reason) == ("Old.", "stop") and count < len(ids)
+    @pytest.mark.parametrize(
+        ("family", "opened", "closed"),
+        [
+            ("qwen3", "<think>", "</think>"),
+            ("gemma4", "<|channel>thought\n", "<channel|>"),
+            ("gpt-oss", CHANNELS.open, f"<|end|><|start|>assistant{CHANNELS.close}"),
+            ("magistral", "[THINK]", "[/THINK]"),
+        ],
+    )
+    def test_a_stop_string_acts_on_the_answer(self, family, opened, closed, opens):
+        tokenizer = tokenizer_of(family)
+        written = f"{'' if opens else opened}One.\nTwo.{closed}Old.\nPond."
+        ids = tokenizer.encode(written, add_special_tokens=False)
+        count, text, reason = StopChecker(tokenizer).finish(ids, (".\nT", ".\nP"), thinks=opens)
+        assert split(text, opens) == ("One.\nTwo.", "Old") and reason == "stop" and count < len(ids)
 
 
 @pytest.fixture(scope="module")
