@@ -37,7 +37,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=\S)|\n")
 _BRACE = re.compile(r"\\.|[{}]")
 _CLOSE = re.compile("</")
 _JSON_VALUE = re.compile(
-    r'"(?:[^"\\]|\\.){0,2000}"|\[[^\]]{0,2000}\]|[^"\[\],}\n]{1,2000}(?=[,}\n])', re.DOTALL
+    r'"(?:[^"\\]|\\.){0,2000}"|[\[(][^\])]{0,2000}[\])]|(?:[^"\[\](,}\n]|,(?=\d)){1,2000}(?=[,}\n])',
+    re.DOTALL,
 )
 _BESIDE = re.compile(r"[\s$\\)]{0,9}(?:,|or|and)[\s$\\(]{0,9}")
 """Between two boxes that are both meant."""

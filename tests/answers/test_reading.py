@@ -140,6 +140,24 @@ def test_two_values_are_none(mark, two, a, b):
     assert extract(text, "number") is None, text
 
 
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    {
+        '"1,234"': "1234",
+        "1,234": "1234",
+        "12": "12",
+        '"12 eggs"': "12",
+        "(3, 4)": None,
+        '["3", "4"]': None,
+        "3,4": None,
+        "[3]": "3",
+    }.items(),
+)
+def test_the_value_of_a_key(value, answer):
+    for rest in ("}", ', "sure": 9}'):
+        assert extract(f'{{"answer": {value}{rest}', "number") == answer
+
+
 @pytest.mark.parametrize("marked", ["Answer: 3", "\\boxed{3}", "The answer is 3."])
 def test_a_number_is_contradicted_by_another_conclusion(marked):
     assert extract(f"{marked}\nShe has 2 + 3 eggs.\nSo there are 2 + 3 = 5 eggs.", "number") is None
