@@ -16,7 +16,7 @@ ROWS = [
         "key": f"k{n}",
         "q": f"Row {n}?",
         "truth": bool(n % 2),
-        "size": f"{n},000",
+        "size": f"{n + 1},000",
         "options": ["x", "y"],
         "pick": n % 2,
         "formula": f"x^{n}",
@@ -42,7 +42,7 @@ def load(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "column", "more", "gold"),
     [
-        ("number", "size", [], "3000"),
+        ("number", "size", [], "4000"),
         ("boolean", "truth", ["prompt=boolean"], "True"),
         ("choice", "pick", ["dataset.row.choices=options", "prompt=choice"], "B"),
         ("latex", "formula", ["prompt=latex"], "x^3"),
