@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -33,6 +34,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
+from soft_reasoning.rewards.final import cut_warning, lost_at
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.engine_thread import EngineThread
 from soft_reasoning.scheduling.job import Job
@@ -40,6 +42,8 @@ from soft_reasoning.scheduling.method import Method
 from soft_reasoning.scheduling.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, Round, UserError
+
+log: logging.Logger = logging.getLogger(__name__)
 
 OnRound: TypeAlias = Callable[[Round], None]
 Update: TypeAlias = Future[Result] | Round
@@ -369,6 +373,10 @@ class SoftReasoner:
             name: Solution.of(job.result(), job.problem, method.name, final, grader)
             for name, job in jobs.items()
         }
+        lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
+        cut = [tokens for tokens in lost if tokens is not None]
+        if line := cut_warning(len(cut), len(lost), max(cut, default=0)):
+            log.warning(line)
         solutions = [by_id[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
 

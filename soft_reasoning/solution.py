@@ -94,18 +94,6 @@ class Solution(Result):
         rest.sort(key=lambda candidate: candidate.rank, reverse=True)
         return [chosen, *rest]
 
-    def opening(self, candidate: Candidate) -> str:
-        """Return the token nearest to a candidate's soft token, if its text continues that token; else "".
-
-        The trace holds it. Free text without it would begin in mid-sentence.
-        """
-        entry = next((entry for entry in self.trace if entry.get("round") == candidate.round), {})
-        place = [id(c) for c in self.rounds[candidate.round]].index(id(candidate))
-        soft = entry.get("tokens") or []
-        if place >= len(soft) or len(self.prompt) < 2 or self.prompt[-1]:
-            return ""
-        return "".join(str(row["nearest"][0][0]) for row in soft[place] if row.get("nearest"))
-
     @property
     def rounds(self) -> list[list[Candidate]]:
         """The candidates of each round."""
@@ -173,8 +161,9 @@ class Solution(Result):
 
         votes = pandas.DataFrame([asdict(vote) for vote in self.votes]).to_html(index=False, na_rep="")
         answer, counts, rounds = _answer(self.answer), self._counts(), "\n".join(self._round_lines(math.inf))
+        head = "" if answer == self.text.strip() else f"<b>{html.escape(answer)}</b> "
         return (
-            f"<p><b>{html.escape(answer)}</b> <small>{html.escape(counts)}</small></p>"
+            f"<p>{head}<small>{html.escape(counts)}</small></p>"
             f"<blockquote>{html.escape(self.text)}</blockquote>{votes}<pre>{html.escape(rounds)}</pre>"
         )
 
@@ -222,8 +211,10 @@ class Solution(Result):
 def _candidate(candidate: Candidate, width: float) -> str:
     names = ("reward", "verified", "coherence")
     scores = [f"{name} {score:.3g}" for name in names if (score := getattr(candidate, name)) is not None]
-    listed = f" ({' '.join(scores)})" if scores else ""
-    return f"{_answer(candidate.answer)}{listed}: {_line(candidate.text, width)}"
+    listed = f"({' '.join(scores)})" if scores else ""
+    free = candidate.answer == candidate.text.strip()  # the answer is the text, which is shown once
+    head = " ".join(part for part in ("" if free else _answer(candidate.answer), listed) if part)
+    return f"{head}: {_line(candidate.text, width)}" if head else _line(candidate.text, width)
 
 
 def _answer(answer: str | None) -> str:

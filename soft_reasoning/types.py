@@ -303,7 +303,7 @@ class Candidate:
     """One generated solution and its scores.
 
     Attributes:
-        text: The solution.
+        text: The solution; it begins with ``opening``.
         answer: The parsed answer, or None.
         round: The number of the round, from 0.
         coherence: The coherence of the tokens.
@@ -313,6 +313,7 @@ class Candidate:
         generated_tokens: Number of generated tokens.
         finish_reason: A :class:`FinishReason`; empty if it is not one completion.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
+        opening: The text that stands for the soft tokens before the generated text; empty without them.
         token_ids: Its tokens; empty if it is not one completion. They and ``logprobs`` are not stored.
         logprobs: Their log-probabilities, as in :class:`Completion`.
     """
@@ -327,8 +328,14 @@ class Candidate:
     generated_tokens: int = 0
     finish_reason: str = ""
     agreement: float | None = None
+    opening: str = ""
     token_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
     logprobs: tuple[float, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def written(self) -> str:
+        """The generated text: ``text`` after ``opening``."""
+        return self.text[len(self.opening) :]
 
     @property
     def rank(self) -> float:

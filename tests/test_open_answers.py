@@ -7,8 +7,11 @@ from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.text import StopChecker, decode
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.history import SearchHistory
+from soft_reasoning.runs.records import to_record, written
 from soft_reasoning.thoughts import CHANNELS, split
-from soft_reasoning.types import GivenPrompt, Problem
+from soft_reasoning.types import Candidate, GivenPrompt, Problem
 from tests.chat_templates import HEADERS, tokenizer_of
 from tests.engines.models import tiny
 
@@ -180,6 +183,11 @@ def test_reading(text, kind, answer):
         ('{"a": 1, "b": [2.0]}', '{"b": [2], "a": 1.0}', "json", True),
         ('{"a": 1}', '{"a": true}', "json", False),
         ("[1, 2]", "[2, 1]", "json", False),
+        ('```json\n{"a": 1, "b": 2}\n```', '{"b": 2.0, "a": 1}', "open", True),
+        ('{"a": 1}', '{"a": 2}', "open", False),
+        ("$1,200", "1200.00", "open", True),
+        ("12", "13", "open", False),
+        ("12 pm", "12", "open", False),
         ("x=1  # one", "x = 1", "code", True),
         ("x = 1", "x = 2", "code", False),
         ("fn f() {\n  1\n}", "fn f() {\n    1\n}", "code", True),
@@ -202,6 +210,71 @@ def test_a_function_of_the_users_decides():
         Grader(same="nowhere.at_all")
 
 
+@pytest.mark.parametrize("embedding", ["token_simplex", "gaussian"])
+def test_a_free_text_is_whole_wherever_it_is_read(embedding):
+    options = {"overrides": [f"embedding={embedding}"], "k": 3, "rounds": 0, "max_new_tokens": 8}
+    with SoftReasoner.from_pretrained("demo", prompt="any", **options) as reasoner:
+        solution = reasoner.solve(HAIKU)
+        context = reasoner.context
+    decoded = [decode(context.engine.tokenizer, c.token_ids) for c in solution.candidates]
+    name = "weights" if embedding == "token_simplex" else "nearest"
+    for candidate, text, [soft] in zip(
+        solution.candidates, decoded, solution.trace[0]["tokens"], strict=True
+    ):
+        assert candidate.opening == soft[name][0][0] and candidate.written == text
+        assert candidate.text == candidate.opening + text and candidate.answer == candidate.text.strip()
+    assert solution.text == solution.chosen.text and solution.answer == solution.text.strip()
+    assert " ".join(solution.text.split()) in solution.explain()
+    record = to_record(Problem("q", HAIKU, answer_type="open"), solution, context.grader)
+    assert record["resps"][0] == [c.text for c in solution.candidates] and written(record) == decoded
+    asked = [prompt for entry in solution.trace for prompt in entry["verifier"]["prompts"]]
+    for candidate in solution.candidates:  # the bundled tokenizer lacks some of the nearest tokens' pieces
+        whole = any(spaced(candidate.text) in spaced(prompt) for prompt in asked)
+        assert whole or embedding == "gaussian"
+
+
+def spaced(text):
+    return " ".join(text.split())
+
+
+def test_a_solution_of_a_worded_prompt_is_judged_after_its_soft_token():
+    with SoftReasoner.from_pretrained("demo", k=2, rounds=0) as reasoner:
+        solution = reasoner.solve("Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?")
+    for candidate, prompt in zip(solution.candidates, solution.trace[0]["verifier"]["prompts"], strict=True):
+        assert candidate.text == candidate.opening + candidate.written and candidate.opening
+        assert spaced(candidate.written) in spaced(prompt) and spaced(candidate.text) not in spaced(prompt)
+
+
+def free(*candidates):
+    made = [Candidate(text, text, 0, reward=r, finish_reason=reason) for text, reason, r in candidates]
+    return SearchHistory(made, [], Grader(), "open")
+
+
+@pytest.mark.parametrize("rule", ["vote", "reward_vote", "best_reward", "borda"])
+def test_a_finished_text_comes_before_one_that_was_cut(rule):
+    final = FinalAnswer(rule)
+    assert final.choose(free(("Old pon", "length", 2.0), ("Old pond.", "eos", 0.5))) == "Old pond."
+    assert final.choose(free(("Old pon", "length", 2.0), ("A fro", "length", 1.0))) == "Old pon"
+
+
+def test_the_default_for_open_questions_is_one_greedy_solution(caplog):
+    from soft_reasoning.configuration.implied import say_open_default
+
+    say_open_default.cache_clear()
+    with SoftReasoner.from_pretrained("demo", prompt="any") as reasoner:
+        assert reasoner.method.name == "cot"
+        assert reasoner.solve(HAIKU, k=2, rounds=0, max_new_tokens=4).method == "soft_reasoning"
+        assert reasoner.solve(HAIKU, max_new_tokens=4).method == "cot"
+    said = [line for line in caplog.messages if line.startswith("open questions: method=cot")]
+    assert len(said) == 1
+    assert "1 of 1 candidates were cut at 4 tokens; raise max_new_tokens" in caplog.messages
+    judged = SoftReasoner.from_pretrained(
+        "demo", prompt="any", verifier=lambda question, found: [1.0] * len(found)
+    )
+    with judged as reasoner:
+        assert reasoner.method.name == "soft_reasoning"
+
+
 def test_a_haiku_through_the_server():
     pytest.importorskip("fastapi")
     pytest.importorskip("openai")
@@ -215,10 +288,10 @@ def test_a_haiku_through_the_server():
         engine = reasoner.context.engine
         ids = tuple(engine.tokenizer.encode(HAIKU))
         short = reasoner.solve(HAIKU, max_new_tokens=8)
-        opening = short.opening(short.chosen)  # the token nearest to the soft one, by the trace
-        assert opening == short.trace[0]["tokens"][short.candidates.index(short.chosen)][0]["nearest"][0][0]
+        opening = short.chosen.opening  # the heaviest token of the soft one, by the trace
+        assert opening == short.trace[0]["tokens"][short.candidates.index(short.chosen)][0]["weights"][0][0]
         assert searched.soft_reasoning["opening"] == opening
-        assert searched.message.content == (opening + short.chosen.text).lstrip()
+        assert searched.message.content == short.text == short.chosen.text
         greedy = reasoner.solve(HAIKU, method="cot")
         assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
         [candidate] = greedy.candidates

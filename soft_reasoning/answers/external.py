@@ -41,7 +41,7 @@ class LmEvalGrader(AnswerGrader):
     def name(self) -> str:
         return NAMES[self.filter]
 
-    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
+    def extract(self, text: str, answer_type: str, question: str = "", *, cut: bool = False) -> str | None:
         place = self.locate(text, answer_type)
         return None if place is None else text[slice(*place)]
 
@@ -77,7 +77,7 @@ class MathVerifyGrader(AnswerGrader):
     def name(self) -> str:
         return "math_verify"
 
-    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
+    def extract(self, text: str, answer_type: str, question: str = "", *, cut: bool = False) -> str | None:
         self.check(answer_type)
         return latex.ask(latex.PARSED, text)
 

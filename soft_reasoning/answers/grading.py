@@ -21,7 +21,8 @@ def equal(
     """Whether two answers are the same; symmetric, reflexive, and False where either is None.
 
     Numbers, also in JSON, agree within ``absolute`` or within ``relative`` times the larger magnitude (either
-    suffices); formulas as Math-Verify says (``latex``); code as its syntax tree; words apart from case.
+    suffices); formulas as Math-Verify says (``latex``); code as its syntax tree; words apart from case. Two
+    open answers that are numbers or JSON agree as these do.
     """
     choice("answer type", answer_type, ANSWER_TYPES)
     if a is None or b is None or a == b:
@@ -30,7 +31,11 @@ def equal(
         return number.equal(a, b, absolute, relative)
     if answer_type == "latex":
         return latex.equal(a, b)
-    if answer_type == "json":
+    if answer_type == "open" and number.value_of(a) is not None:
+        return number.equal(a, b, absolute, relative)
+    if answer_type == "open":
+        a, b = text.unfenced(a), text.unfenced(b)
+    if answer_type == "json" or answer_type == "open" and a[:1] in ("{", "["):
         return text.same_json(a, b, absolute, relative)
     form = {"code": text.code_tree, "open": str.split}.get(answer_type, text.folded)
     return form(a) == form(b)
@@ -59,8 +64,11 @@ class AnswerGrader:
                 f"{answer_type}; use grader=default"
             )
 
-    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
-        """The answer that ``text`` gives to ``question``, or None."""
+    def extract(self, text: str, answer_type: str, question: str = "", *, cut: bool = False) -> str | None:
+        """The answer that ``text`` gives to ``question``, or None.
+
+        ``cut`` says that a limit ended the text, whose last sentence may be unfinished.
+        """
         raise NotImplementedError
 
     def locate(self, text: str, answer_type: str, question: str = "") -> tuple[int, int] | None:
@@ -128,8 +136,8 @@ class Grader(AnswerGrader):
     def name(self) -> str:
         return self.extraction
 
-    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
-        return extract(text, answer_type, mode=self.extraction, question=question)
+    def extract(self, text: str, answer_type: str, question: str = "", *, cut: bool = False) -> str | None:
+        return extract(text, answer_type, mode=self.extraction, question=question, cut=cut)
 
     def locate(self, text: str, answer_type: str, question: str = "") -> tuple[int, int] | None:
         return locate(text, answer_type, mode=self.extraction, question=question)

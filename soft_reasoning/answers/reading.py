@@ -47,7 +47,9 @@ _CONCLUDES = re.compile(r"\s*(?:so|therefore|thus|hence)\b", re.IGNORECASE)
 _OPEN_END = re.compile(r"[\w,:;]\s*$")
 
 
-def extract(text: str, answer_type: str, *, mode: str = "flexible", question: str = "") -> str | None:
+def extract(
+    text: str, answer_type: str, *, mode: str = "flexible", question: str = "", cut: bool = False
+) -> str | None:
     """Return the canonical answer that ``text`` states, or None.
 
     Args:
@@ -56,11 +58,13 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible", question: st
         mode: ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else;
             ``flexible`` reads as the package's docstring says.
         question: the question, whose options a choice must be one of.
+        cut: whether a limit ended the text. Then only a statement with text after it is finished, and the
+            end of the text gives no answer.
 
     Raises:
         UserError: for an unknown answer type or mode.
     """
-    reading = _read(text, answer_type, mode, question)
+    reading = _read(text, answer_type, mode, question, cut)
     return reading and reading.answer
 
 
@@ -73,36 +77,46 @@ def locate(
     >>> text[slice(*locate(text, "number"))]
     '2.50'
     """
-    reading = _read(text, answer_type, mode, question)
+    reading = _read(text, answer_type, mode, question, False)
     return None if reading is None or reading.answer is None else (reading.start, reading.end)
 
 
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
-def _read(written: str, answer_type: str, mode: str, question: str) -> Reading | None:
+def _read(written: str, answer_type: str, mode: str, question: str, cut: bool) -> Reading | None:
     one_of("answer type", answer_type, ANSWER_TYPES)
     one_of("extraction", mode, MODES)
     if answer_type in WHOLE:
-        return WHOLE[answer_type](written)
+        reading = WHOLE[answer_type](written)
+        broken = cut and answer_type == "code" and reading and reading.end == len(written.rstrip())
+        return None if broken else reading
     answer = split(written)[1]
     if answer_type == "number" and _OTHER_LANGUAGE.search(answer):
         return None
-    reading = (_read_strict if mode == "strict" else _read_flexible)(prepared(answer), answer_type, question)
+    read = _read_strict if mode == "strict" else _read_flexible
+    reading = read(prepared(answer), answer_type, question, cut)
     return reading and reading.shifted(len(written) - len(answer))
 
 
-def _read_strict(plain: str, answer_type: str, question: str) -> Reading | None:
+def _read_strict(plain: str, answer_type: str, question: str, cut: bool) -> Reading | None:
     line = _STRICT.search(plain)
-    if line is None:
+    if line is None or cut and _unfinished(plain, *line.span(1)):
         return None
     start, end = line.start(1), min(line.end(1), line.start(1) + WINDOW)
     within = stated(plain[start:end]) or (0, end - start)
     return _read_statement(plain, start + within[0], start + within[1], answer_type, question)
 
 
-def _read_flexible(plain: str, answer_type: str, question: str) -> Reading | None:
+def _unfinished(plain: str, start: int, end: int) -> bool:
+    """Whether a statement is the last sentence of a text that was cut."""
+    return end == len(plain) and len(sentences(plain, start, end)) < 2
+
+
+def _read_flexible(plain: str, answer_type: str, question: str, cut: bool) -> Reading | None:
     """Read the last statement; without one, or if it does not begin with its value, the end of the text."""
     end = answer_end(plain)
     start, stop = stated(plain[:end]) or (0, 0)
+    if cut and _unfinished(plain, start, stop):
+        return None
     if stop:
         reading = _read_statement(plain, start, stop, answer_type, question)
         if start == stop or reading and len(_WORD.findall(plain, start, reading.start)) <= 2:
@@ -110,6 +124,8 @@ def _read_flexible(plain: str, answer_type: str, question: str) -> Reading | Non
             return (
                 Reading(None) if first and _contradicted(reading, plain[stop:end], answer_type) else reading
             )
+    if cut and end == len(plain):
+        return None
     return _read_end(plain, start, end, answer_type, question)
 
 

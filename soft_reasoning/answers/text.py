@@ -57,6 +57,12 @@ def read_code(text: str) -> Reading | None:
     return Reading(textwrap.dedent(text[start:end]).strip(), start, end)
 
 
+def unfenced(text: str) -> str:
+    """Return the content of a text that is one fenced block, else the text."""
+    block = _FENCE.fullmatch(text.strip())
+    return block[1].strip() if block else text
+
+
 def read_json(text: str) -> Reading | None:
     """The last JSON object or array."""
     decoder, last, place, tries = json.JSONDecoder(parse_constant=_no_constant), None, 0, 0

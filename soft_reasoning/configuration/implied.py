@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -48,6 +50,8 @@ NAMES = {
 """Short names whose option depends on the method: the first that the configuration has."""
 
 
+log: logging.Logger = logging.getLogger(__name__)
+
 SEARCH_PATH = "hydra.searchpath"
 """Folders beside conf/ with further choices."""
 
@@ -59,7 +63,8 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
     its sigma nor its prompt. ``verifier=ensemble`` brings ``final=weighted_vote`` in place of the default
     rule. ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may
-    name a preset for Soft Reasoning, which other methods do not have.
+    name a preset for Soft Reasoning, which other methods do not have. ``method=cot`` is added for open
+    questions (``answer_type=open``) if no part of a method is named.
 
     Args:
         overrides: The options.
@@ -71,7 +76,17 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     return _implied(full_names(overrides, context))
 
 
-def _implied(overrides: Sequence[Override]) -> list[Override]:
+@cache
+def say_open_default() -> None:
+    """Say once per process why open questions are answered by one greedy solution."""
+    log.warning(
+        "open questions: method=cot, since no judge of free text was measured to be worth its tokens; "
+        "method=soft_reasoning or verifier=NAME searches"
+    )
+
+
+def _implied(overrides: Sequence[Override], named: bool = False) -> list[Override]:
+    """As :func:`complete`; ``named`` says that a part of a method is named by a short name."""
     result = [new for override in _with_presets(overrides) for new in _with_files(override)]
     chosen = {override.key: override for override in result if override.sign != "~"}
     text = {key: override.text for key, override in chosen.items()}
@@ -86,6 +101,11 @@ def _implied(overrides: Sequence[Override]) -> list[Override]:
         result.append(Override("prompt.max_new_tokens", "null"))
     if "verifier._target_" in chosen and "verifier" not in chosen:  # the default's options are not its
         result.insert(0, Override("verifier", "none"))
+    named = named or any(o.root in (*METHOD_GROUPS, "methods", "experiment") for o in result)
+    if "open" in (text.get("dataset.answer_type"), text.get("prompt.answer_type")) and not named:
+        say_open_default()
+        result.append(Override("method", "cot"))
+        text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}
     if judged and method in (*PRESET_METHODS, "verified_sampling"):  # a sum of scores: poor judges do no harm
@@ -182,7 +202,7 @@ def full_names(overrides: Overrides, context: Overrides = ()) -> list[Override]:
             else Override(override.key, method if override.key == "method" else values[0], override.sign)
             for override, values in zip(base, swept, strict=True)
         ]
-        config = composed(_implied(words))
+        config = composed(_implied(words, named=True))
         found.append([new for override in short for new in _full(override, config, known)])
     if any(options != found[0] for options in found):
         raise UserError(

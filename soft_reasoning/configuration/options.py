@@ -190,6 +190,8 @@ def configured(options: Options, overrides: Overrides) -> DictConfig:
         UserError: For a value that does not exist, or an option that the method does not have.
     """
     typed = parse(overrides)
+    if options.get("method") is None and any(options.get(name) is not None for name in PARTS):
+        typed.append(Override("method", "soft_reasoning"))  # objects are no overrides
     for name in ("method", "preset", *PARTS, "max_new_tokens", *SHORT):
         value = options.get(name)
         if value is None:
@@ -275,9 +277,11 @@ class CallBuilder:
             prompt = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
         elif not isinstance(prompt, str) or is_file_name(prompt):
             prompt, self._prompt = "any", prompt_settings(prompt)
+        free = prompt == "any" and self._prompt is None and answer_type in (None, "open")
         self._overrides = [
             *([Override.of("model.path", model)] if is_bundled(model) else model_overrides(model)),
             Override("prompt", str(prompt)),
+            *([Override("prompt.answer_type", "open")] if free else []),
             Override.of("seed", options.get("seed", 0)),
             *full_names(typed, context=[Override("method", method)] if isinstance(method, str) else ()),
         ]

@@ -186,6 +186,7 @@ def _check_positions(positions: Tensor | None, ids: Tensor, mask: Tensor | None)
 
 def _tokens(solution: Solution, tokenizer: Any) -> Sequence[int]:
     """The tokens of the chosen solution; the text of a verifier or of several completions is encoded."""
-    if solution.chosen is not None and solution.chosen.token_ids:
-        return solution.chosen.token_ids
+    chosen = solution.chosen
+    if chosen is not None and chosen.token_ids:
+        return (*tokenizer.encode(chosen.opening, add_special_tokens=False), *chosen.token_ids)
     return tokenizer.encode(solution.text, add_special_tokens=False) if solution.text else ()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from soft_reasoning.rewards.final import standing
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.solutions import read_candidate
 from soft_reasoning.types import Completion, Problem, Result, Sampling
@@ -38,5 +39,5 @@ def majority_vote(
 ) -> Result:
     """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
     candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
-    answer = context.grader.vote([c.answer for c in candidates], problem.answer_type)
+    answer = context.grader.vote(standing(candidates, problem.answer_type), problem.answer_type)
     return Result(answer, candidates, trace)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, rough, save, share
 from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.rewards.final import cut_warning
 from soft_reasoning.runs.files import (
     GRADES,
     MANIFEST,
@@ -85,6 +86,9 @@ def write_report(folder: Path) -> list[str]:
         sigma = flatten(config)["method.embedding.sigma"]
         warning = ONE_TEXT.format(share=100 * share, sigma=sigma)
         notes.append(warning)
+    total = round((metrics["candidates"] or 0) * metrics["problems"])
+    if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"]):
+        notes.append(line)
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())

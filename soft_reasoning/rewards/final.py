@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.history import SearchHistory, same_answers
+from soft_reasoning.types import Candidate, FinishReason
 
 RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
 VOTES = RULES[:4]
@@ -59,14 +62,16 @@ class FinalAnswer:
                 if answer is not None:
                     return answer
         if self.rule == "best_reward":
-            answers = (history.candidates[i].answer for i in _by_reward(history))
-            return next((answer for answer in answers if answer is not None), None)
+            answers = standing(history.candidates, answer_type)
+            ranked = (answers[i] for i in _by_reward(history))
+            return next((answer for answer in ranked if answer is not None), None)
         votes = self.votes(history)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
     def votes(self, history: SearchHistory) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
-        votes = [(c.answer, w) for c, w in zip(history.candidates, self._weights(history), strict=True)]
+        answers = standing(history.candidates, history.answer_type)
+        votes = [*zip(answers, self._weights(history), strict=True)]
         for verdict in history.verdicts:
             share = self.verifier_weight / max(1, len(verdict.answers))
             votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
@@ -90,6 +95,31 @@ class FinalAnswer:
             for i in order[len(order) - dropped :]:
                 weights[i] = 0.0
         return weights
+
+
+def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | None]:
+    """Return the answer of each candidate that may be the final one; None for a free text that was cut.
+
+    Cut texts stand where no finished one has an answer.
+    """
+    finished = any(c.answer is not None and not c.cut for c in candidates)
+    return [None if finished and c.cut and answer_type in FREE else c.answer for c in candidates]
+
+
+def lost_at(candidate: Candidate, answer_type: str) -> int | None:
+    """Return the tokens after which a limit cut a candidate before its answer ended; None for others."""
+    lost = candidate.finish_reason == FinishReason.LENGTH and (
+        candidate.answer is None or answer_type in FREE
+    )
+    return candidate.generated_tokens if lost else None
+
+
+def cut_warning(lost: int, candidates: int, tokens: int) -> str:
+    """Return a line about ``lost`` of ``candidates``, cut at ``tokens``; empty if fewer than a tenth are."""
+    few = lost < max(1, candidates / 10)
+    return (
+        "" if few else f"{lost} of {candidates} candidates were cut at {tokens} tokens; raise max_new_tokens"
+    )
 
 
 def _by_reward(history: SearchHistory) -> list[int]:

@@ -47,9 +47,9 @@ class ReleasedGrader(Grader):
     def name(self) -> str:
         return "strict" if self.extraction == "strict" else "released"
 
-    def extract(self, text: str, answer_type: str, question: str = "") -> str | None:
+    def extract(self, text: str, answer_type: str, question: str = "", *, cut: bool = False) -> str | None:
         if self.extraction == "strict" or answer_type not in ("number", "boolean"):
-            return super().extract(text, answer_type, question)
+            return super().extract(text, answer_type, question, cut=cut)
         answer = after_marker(text)
         if answer is None:
             return None

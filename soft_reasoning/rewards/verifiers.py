@@ -352,7 +352,9 @@ class ModelVerifier:
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
         review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
-        texts = [f"Answer: {c.answer}" if brief else context.prompts.split(c.text, problem)[1] for c in shown]
+        whole = context.prompts.neutral  # free text in the middle of a sentence would be judged as such
+        texts = [context.prompts.split(c.text if whole else c.written, problem)[1] for c in shown]
+        texts = [f"Answer: {c.answer}" for c in shown] if brief else texts
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
             warn_of_bound(self.name, context.engine.context_length)

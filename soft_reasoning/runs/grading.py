@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.rewards.final import FinalAnswer, count_votes
+from soft_reasoning.rewards.final import FinalAnswer, count_votes, lost_at
 from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
 from soft_reasoning.runs.records import (
     COVERAGE_AT,
@@ -20,6 +20,7 @@ from soft_reasoning.runs.records import (
     stored_agreement,
     stored_candidates,
     stored_problem,
+    written,
 )
 from soft_reasoning.types import Candidate, Usage, UserError, shortened
 
@@ -43,7 +44,8 @@ class Graded:
             ``NEARLY_ALL`` of the candidates; None for fewer than two), ``difficulty``, and ``wrong``: an item
             of ``metrics.WRONG_REASONS``.
         candidates: A row for each candidate: ``answer``, ``correct``, ``parsed``, ``round``, ``reward``,
-            ``approved`` (by the verifier, before its confidence), ``length`` |u|, ``new`` (no earlier
+            ``lost_at`` (tokens, if a limit cut it before its answer ended), ``approved`` (by the verifier,
+            before its confidence), ``length`` |u|, ``new`` (no earlier
             candidate had its text), and ``expected``: the surrogate's mean at its point before its
             evaluation.
         readings: A row for each way of extracting answers.
@@ -124,7 +126,7 @@ def _grade(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer |
             "parsed": answer is not None,
             "answers": len({*answers} - {None}),
             "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
-            "one_text": _one_text(record["resps"][0][: len(candidates)]),
+            "one_text": _one_text(written(record)[: len(candidates)]),
             "difficulty": None if difficulty is None else str(difficulty),
             "wrong": wrong,
         },
@@ -150,10 +152,11 @@ def _candidates(
     answers: Sequence[str | None],
     right: Callable[[str | None], bool | None],
 ) -> list[dict[str, Any]]:
-    texts, proposals = record["resps"][0], [entry.get("proposal") or {} for entry in record["trace"]]
+    texts, proposals = written(record), [entry.get("proposal") or {} for entry in record["trace"]]
     means = [iter(proposal.get("mean", ())) for proposal in proposals]
     candidates = list[dict[str, Any]]()
-    for i, (answer, stored) in enumerate(zip(answers, record["candidates"], strict=True)):
+    rows = zip(answers, record["candidates"], stored_candidates(record), strict=True)
+    for i, (answer, stored, candidate) in enumerate(rows):
         number, agreement = stored["round"], stored_agreement(stored)
         row = {
             "answer": answer,
@@ -161,6 +164,7 @@ def _candidates(
             "parsed": answer is not None,
             "round": number,
             "reward": stored["reward"],
+            "lost_at": lost_at(candidate, record["answer_type"]),
             "approved": None if agreement is None else agreement >= 0.5,
             "length": None if stored["u"] is None else math.hypot(*stored["u"]),
             "new": texts[i] not in texts[:i],
@@ -206,7 +210,16 @@ def _replay(
         so_far = [c for c in stored if c["round"] < number]
         part = record if number == rounds else None  # the record of a run that ends here
         if part is None and final is not None and final.rule in REPLAYABLE:
-            candidates = [Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in so_far]
+            candidates = [
+                Candidate(
+                    "",
+                    c["answer"],
+                    c["round"],
+                    reward=c["reward"] or 0.0,
+                    finish_reason=c.get("finish_reason", ""),
+                )
+                for c in so_far
+            ]
             texts, entries = [record["resps"][0][: len(so_far)]], trace[:number]
             history = SearchHistory(candidates, stored_verdicts(entries), grader, problem.answer_type)
             part = dict(record, answer=final.choose(history), candidates=so_far, resps=texts, trace=entries)

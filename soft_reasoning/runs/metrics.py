@@ -27,7 +27,18 @@ Series: TypeAlias = Any
 
 GRADES = ("correct", "covered", "covered_first", "parsed")
 PROBLEM = (*GRADES, "answers", "rounds", "one_text", "difficulty", "wrong")
-CANDIDATE = ("problem", "correct", "parsed", "round", "reward", "approved", "length", "new", "expected")
+CANDIDATE = (
+    "problem",
+    "correct",
+    "parsed",
+    "round",
+    "reward",
+    "lost_at",
+    "approved",
+    "length",
+    "new",
+    "expected",
+)
 READING = ("mode", "correct", "covered", "parsed", "candidates", "candidates_parsed")
 TEXT = {"difficulty", "wrong", "mode"}
 """Columns of text."""
@@ -72,6 +83,7 @@ def measure(
         "answers": _mean(problems["answers"]),
         "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
+        "cut": {"candidates": int(candidates["lost_at"].count()), "tokens": _most(candidates["lost_at"])},
         "candidate_unparsed": _mean(1 - candidates["parsed"]),
         "extraction": _by_extraction(_frame((reading for row in rows for reading in row.readings), READING)),
         "rounds": {
@@ -90,6 +102,10 @@ def measure(
         "wrong": {reason: _mean(with_gold["wrong"] == reason) for reason in WRONG_REASONS},
         **_costs(rows, costs or {}, rate),
     }
+
+
+def _most(values: Series) -> int:
+    return int(values.max()) if values.count() else 0
 
 
 def _costs(

@@ -1,8 +1,8 @@
 """A problem's record, a line of ``samples.jsonl``, with lm-evaluation-harness's names where they exist.
 
 ``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness's.
-``resps[0][i]`` is the text of ``candidates[i]``. ``extraction`` names the way answers were extracted. Every
-number keeps its exact value.
+``resps[0][i]`` is the text of ``candidates[i]``, which begins with its ``opening``. ``extraction`` names the
+way answers were extracted. Every number keeps its exact value.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ def stored_candidates(record: Mapping[str, Any]) -> list[Candidate]:
     return candidates
 
 
+def written(record: Mapping[str, Any]) -> list[str]:
+    """Return the generated texts of a record's candidates, without their openings."""
+    rows = zip(record["resps"][0], record["candidates"], strict=True)
+    return [text[len(row.get("opening", "")) :] for text, row in rows]
+
+
 def stored_agreement(candidate: Mapping[str, Any]) -> float | None:
     """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
     agreement = candidate["agreement"]
@@ -83,7 +89,9 @@ def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str |
     if grader.name == record["extraction"]:
         return final, stored
     question, thinks = record["question"], opened("".join(record["prompt"])) is not None
-    parsed = [grader.extract(split(text, thinks)[1], kind, question) for text in record["resps"][0]]
+    parsed = [
+        grader.extract(split(c.text, thinks)[1], kind, question, cut=c.cut) for c in stored_candidates(record)
+    ]
     pairs = [*zip(stored, parsed, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         # A judge has texts, but no answers.

@@ -35,17 +35,21 @@ def read_candidate(
     context: Context,
     round: int = 0,
     coherence: float | None = None,
+    opening: str = "",
 ) -> Candidate:
-    """Return the candidate of ``completion``: its text, its parsed answer and its tokens."""
+    """Return the candidate of ``completion``: its text after ``opening``, its answer and its tokens."""
+    text = opening + completion.text
+    answer = context.grader.extract(
+        context.prompts.split(text, problem)[1], problem.answer_type, problem.question, cut=completion.cut
+    )
     return Candidate(
-        text=completion.text,
-        answer=context.grader.extract(
-            context.prompts.split(completion.text, problem)[1], problem.answer_type, problem.question
-        ),
+        text=text,
+        answer=answer,
         round=round,
         coherence=coherence,
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
+        opening=opening,
         token_ids=completion.token_ids,
         logprobs=completion.logprobs,
     )

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import check_sampling, choice, counts
+from soft_reasoning.engines.text import decode
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.rounds import Rounds
@@ -54,8 +55,8 @@ class SpaceSettings:
         decoding: How tokens after the soft tokens are chosen: greedily (the paper) or sampled, each candidate
             with its own random stream. A reward is then a single random draw at its point.
         placement: Place of the soft tokens in the prompt: ``first``, ``middle`` or ``last``.
-        scope: Number of answer tokens that are soft tokens. They have no text, so a candidate's text, which
-            the verifier reads, begins after them.
+        scope: Number of answer tokens that are soft tokens. A candidate's ``opening`` stands for them in its
+            text. A verifier with wording for solutions reads the text after it, as in the paper.
         max_new_tokens: Tokens per completion.
 
     Raises:
@@ -165,11 +166,31 @@ class SearchSpace:
         else:  # greedy completions continue from the tokens of the looks
             looks = [self.pool.looks[i] for i in self.pool.find(points)]
             completions = yield from resume(requests, looks, self.context.engine)
-        coherence = self.reward.coherence_of
-        candidates = [read_candidate(c, self.problem, self.context, round, coherence(c)) for c in completions]
+        coherence, openings = self.reward.coherence_of, self.openings(points)
+        candidates = [
+            read_candidate(c, self.problem, self.context, round, coherence(c), opening)
+            for c, opening in zip(completions, openings, strict=True)
+        ]
         return [
             replace(candidate, u=tuple(u.tolist())) for u, candidate in zip(points, candidates, strict=True)
         ]
+
+    def openings(self, points: Tensor) -> list[str]:
+        """Return the texts that stand for the soft tokens of ``points`` (n, d) before their completions.
+
+        Of a mixture it is the heaviest token. Of any other soft token it is the nearest one, with which only
+        free text begins: it may be far. Soft tokens elsewhere in the prompt have none.
+        """
+        engine, weights = self.context.engine, self.subspace.weights(points)
+        far = weights is None and not self.context.prompts.neutral
+        if self.position < len(self.prompt.ids) or far:
+            return [""] * len(points)
+        if weights is not None:
+            return ["".join(self.likely[t] for t in row) for row in weights.argmax(-1).tolist()]
+        soft = self.subspace(points)
+        nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), 1))
+        rows = [[next(nearest)[0][0] for _ in range(soft.shape[1])] for _ in points]
+        return [decode(engine.tokenizer, row) for row in rows]
 
     def request(self, soft: Tensor, index: int) -> Request:
         """Return the request for the completion after ``soft`` (m, D); ``index`` selects its random draws."""

@@ -244,3 +244,28 @@ def test_the_place_of_an_answer(marked, kind):
 def test_unknown_answer_type_is_refused():
     with pytest.raises(UserError, match="answer type: expected one of .*got 'integer'"):
         extract("Answer: 1", "integer")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "answer"),
+    [
+        ("3 * 6 = 18. Answer: 1", "number", None),  # of 18
+        ("3 * 6 = 18. Answer: 18 apples", "number", None),  # perhaps of 18 apples and 3 pears
+        ("Answer: 18\n", "number", "18"),
+        ("Answer: 18. This is because 3 * 6", "number", "18"),
+        ("\\boxed{18} and so", "number", "18"),
+        ("Answer: 18\n\nQuestion: What is 3 *", "number", "18"),
+        ("She has 3 * 6 = 18 eggs. The rest is 18", "number", None),
+        ("Answer: no", "boolean", None),  # of not
+        ("Answer: New York", "text", None),
+        ('{"a": 1}', "json", '{"a": 1}'),
+        ("```python\nx = 1\n```\nThis", "code", "x = 1"),
+        ("```python\nx = 1\ny =", "code", None),
+        ("Old pon", "open", "Old pon"),
+    ],
+)
+def test_a_text_that_was_cut_has_only_finished_statements(text, kind, answer):
+    assert extract(text, kind, cut=True) == answer
+    if "Answer: 18" in text:
+        assert extract(text, kind, mode="strict", cut=True) == answer
+    assert extract(text, kind, cut=False) is not None or kind == "code"

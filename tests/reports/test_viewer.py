@@ -135,5 +135,5 @@ def test_an_overview_has_the_problems_side_by_side(tmp_path):
     assert rows["p1"][4] == [[["4", False, False]], [["3", True, True], ["4", False, False]]]
     assert rows["p2"][4] == [[["3", True, True]], [["4", False, True], None]]
     texts = details[index["rows"].index(rows["p2"])]
-    assert texts[0][0] == {"text": "Now one two four 3. Answer: 3", "anchor": None}
-    assert texts[1] == [{"text": " one two 4. Answer: 4", "anchor": "Now"}, None]
+    assert texts[0][0] == {"text": "Now one two four 3. Answer: 3", "opening": "", "anchor": None}
+    assert texts[1] == [{"text": " one two 4. Answer: 4", "opening": "", "anchor": "Now"}, None]

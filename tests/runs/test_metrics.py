@@ -162,6 +162,7 @@ def test_a_record_gives_its_problem_and_numbers_back():
             "generated_tokens": 7,
             "finish_reason": "eos",
             "agreement": None,
+            "opening": "",
         }
     ]
 

@@ -60,20 +60,17 @@ def _choice(
     logprobs = None
     if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
         ids, tokenizer = candidate.token_ids, prompts.tokenizer  # a text ends before an incomplete character
-        ends = [len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]
+        begin = len(candidate.opening)  # it has no token
+        ends = [begin + len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]
         entries, last = zip(pairwise(ends), candidate.logprobs, strict=True), start + len(text)
         logprobs = [(full_text[at : min(end, last)], p) for (at, end), p in entries if start <= at < last]
-    opening = "" if thought or not prompts.neutral else solution.opening(candidate)
-    if opening in prompts.tokenizer.all_special_tokens:
-        opening = ""
     extra = {
         "source": "candidate",
         "answer": candidate.answer,
         "round": candidate.round,
-        "opening": opening,
+        "opening": candidate.opening,
         "reward": candidate.reward if math.isfinite(candidate.rank) else None,
     }
-    text = (opening + text).lstrip() if opening else text
     reason = "length" if candidate.cut else "stop"
     return Choice(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
 

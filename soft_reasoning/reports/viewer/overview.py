@@ -75,15 +75,16 @@ def _outcomes(run: Path) -> dict[str, tuple[Any, Any, Any]]:
 def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the first text that gave the final answer, or the first text if none did.
 
-    It is a candidate's text, with its anchor, or else the verifier's.
+    It is a candidate's text, with its opening and anchor, or else the verifier's.
     """
     texts, prompt = record["resps"][0], record.get("prompt") or []
     # The greedy text that soft tokens replace, if they end the prompt and candidates continue after it.
     anchor = last_in_trace(record, "anchor") if len(prompt) > 1 and not prompt[-1] else None
-    solutions = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
+    candidates = zip(record["candidates"], texts, strict=True)
+    solutions = [(c["answer"], text, c.get("opening", ""), anchor) for c, text in candidates]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-        solutions += [(answer, text, None) for answer, text in pairs]
+        solutions += [(answer, text, "", None) for answer, text in pairs]
     matching = [solution for solution in solutions if solution[0] == record["answer"]]
     first = next(iter(matching or solutions), None)
-    return first and {"text": first[1], "anchor": first[2]}
+    return first and dict(zip(("text", "opening", "anchor"), first[1:], strict=True))

@@ -97,6 +97,7 @@ def _rounds(record: Mapping[str, Any], grade: Mapping[str, Any]) -> list[dict[st
             "agreement": stored_agreement(candidate),
             "coherence": candidate["coherence"],
             "tokens": candidate.get("generated_tokens"),
+            "opening": candidate.get("opening") or None,
             "finish": candidate.get("finish_reason") or None,
             **_traced(entry, len(cards)),
         }

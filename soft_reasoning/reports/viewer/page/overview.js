@@ -86,7 +86,7 @@ function comparedOf(index, row, texts, columns, place, back) {
       return el("article", { class: `card ${correct === null ? "" : correct ? "right" : "wrong"}` },
         el("header", {}, el("h3", {}, column.label, column.runs.length > 1 ? el("span", { class: "note" }, `run ${i + 1}`) : null), pill(kindOf(correct, covered, answer !== null))),
         el("p", {}, answerOf(answer, correct), " ", el("a", { class: "into", href: `${column.runs[i]}#${new URLSearchParams({ problem: name })}` }, "all candidates →")),
-        found === null ? null : textOf(found.text, c === base || greedy === undefined ? null : afterAnchor(greedy, found.anchor)));
+        found === null ? null : textOf(found.text, c === base || greedy === undefined ? null : afterAnchor(greedy, found.anchor), found.opening));
     })));
 }
 

@@ -118,14 +118,14 @@ class ProblemPage {
   }
 
   showRounds() {
-    const base = this.base === "none" ? null : this.candidates[this.base].text;
+    const base = this.base === "none" ? null : writtenOf(this.candidates[this.base]);
     const first = new Map();
     let i = 0;
     const columns = this.detail.rounds.map((round) => el("section", { class: "round" },
       this.detail.rounds.length > 1 ? this.headOf(round) : null,
       round.verifier ? this.verifierOf(round) : null,
       el("div", { class: "cards" }, round.candidates.map((c) => {
-        const key = c.text.trim();
+        const key = writtenOf(c).trim();
         const same = this.full ? undefined : first.get(key);
         if (!first.has(key)) first.set(key, i);
         return this.cardOf(c, i++, base, same);
@@ -151,7 +151,7 @@ class ProblemPage {
 
   cardOf(c, i, base, same) {
     const copy = same !== undefined && same !== i;
-    const repeats = base !== null && String(i) !== this.base && divergence(c.text.replace(/\s+$/, ""), base) === -1;
+    const repeats = base !== null && String(i) !== this.base && divergence(writtenOf(c).replace(/\s+$/, ""), base) === -1;
     return el("article", {
       class: `card ${c.right === null ? "" : c.right ? "right" : "wrong"}`, id: `candidate-${i}`,
     },
@@ -162,7 +162,7 @@ class ProblemPage {
       tokensOf("near", c.nearest, "the tokens nearest to the soft token, by cosine"),
       tokensOf("of", c.weights, "the heaviest of the tokens that the soft token is made of"),
       copy ? el("p", { class: "note" }, "same text as ", el("a", { href: `#candidate-${same}`, onclick: (event) => { event.preventDefault(); this.show(same); } }, `candidate ${same + 1}`))
-        : [textOf(c.text, String(i) === this.base ? null : base), repeats ? el("p", { class: "note" }, "same text") : null]);
+        : [textOf(c.text, String(i) === this.base ? null : base, c.opening), repeats ? el("p", { class: "note" }, "same text") : null]);
   }
 
   show(i) {

@@ -12,6 +12,11 @@ function divergence(text, base) {
   return offset + at;
 }
 
+// What the model wrote of a candidate's text, after the opening that stands for its soft token.
+function writtenOf(candidate) {
+  return candidate.text.slice((candidate.opening ?? "").length);
+}
+
 // What candidates can share of the greedy text: all but the anchor, where soft tokens stand in its place.
 function afterAnchor(greedy, anchor) {
   const own = greedy.trimStart();
@@ -19,14 +24,17 @@ function afterAnchor(greedy, anchor) {
   return first && own.startsWith(first) ? own.slice(first.length) : greedy;
 }
 
-function textOf(text, base) {
-  const shown = text.replace(/\s+$/, "");
-  if (!shown) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
+// `opening` stands for a candidate's soft token; what follows it is compared with `base`.
+function textOf(text, base, opening = "") {
+  const lead = opening ? el("span", { class: "opening", title: "stands for the soft token" }, opening) : null;
+  const shown = text.slice(opening.length).replace(/\s+$/, "");
+  if (!shown && !lead) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
   const at = base === null || base === undefined ? -1 : divergence(shown, base);
-  if (at === -1) return el("pre", { class: "text" }, mathsOf(shown));
+  if (at === -1) return el("pre", { class: "text" }, lead, mathsOf(shown));
   const rest = shown.slice(at);
   const word = /^\s*\S+/.exec(rest)?.[0] ?? "";
   return el("pre", { class: "text" },
+    lead,
     el("span", { class: "shared" }, mathsOf(shown.slice(0, at))),
     el("mark", { class: "parts", title: "the first divergence" }, word || "⏹"),
     mathsOf(rest.slice(word.length)));
