@@ -36,7 +36,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import choices
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, greedy_cover, report
+from soft_reasoning.reports.calibration import DECODING, ROUND, TEMPERATURE, Tries, greedy_cover, report
 from soft_reasoning.rewards.ensemble import Ensemble
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
@@ -143,6 +143,9 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     for (option, value), outcome in zip(alternatives, outcomes, strict=True):
         default = {} if option == TEMPERATURE else {_default(option, config): configured.first(tries)}
         groups.setdefault(option, default)[value] = outcome
+    if "sigma" not in config.embedding:
+        name = _default(EMBEDDING, config)
+        print(f"embedding={name} has no sigma; soft-reasoning calibrate embedding=gaussian tries some\n")
     report(configured, size, groups, folder, f"search.prior={folder / PORTFOLIO}")
 
 
@@ -165,6 +168,10 @@ def other_settings(config: DictConfig, method: SoftReasoning, points: Tensor) ->
             changed = replace(method, embedding=built(compose_config([f"{EMBEDDING}={name}"]), EMBEDDING))
             settings[EMBEDDING, name] = at_points(changed, _points(len(points), changed, config, name))
     for value in _numbers("temperatures", config, above=0.0):
+        if value != method.decoding.temperature:
+            sampling = built(compose_config(["decoding=sampled"]), "decoding", temperature=value)
+            settings[DECODING, f"{value:g}"] = at_points(replace(method, decoding=sampling), points)
+    for value in _numbers("temperatures", config, above=0.0):
         settings[TEMPERATURE, f"{value:g}"] = by_sampling(method, value, len(points))
     return settings
 
@@ -181,9 +188,11 @@ def _numbers(name: str, config: DictConfig, **bounds: Any) -> list[float]:
 
 
 def _default(option: str, config: DictConfig) -> str:
-    """The configured value of ``embedding`` or ``embedding.sigma``."""
+    """The configured value of ``embedding``, ``embedding.sigma`` or ``decoding.temperature``."""
     if option == EMBEDDING:
         return HydraConfig.get().runtime.choices[EMBEDDING]
+    if option == DECODING:
+        return f"{config.decoding.get('temperature', 0.0):g}"
     sigma = config.embedding.sigma
     return sigma if isinstance(sigma, str) else f"{sigma:g}"
 

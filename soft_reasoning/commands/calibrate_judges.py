@@ -36,7 +36,8 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
     """Fit the weights of ``ensemble``, the verifier of ``method``, and write the results into ``folder``.
 
     Raises:
-        UserError: Without reference answers, or if the ensemble's weights are fitted already.
+        UserError: Without reference answers, if the ensemble's weights are fitted already, or if no part
+            tells right candidates from wrong ones.
     """
     if ensemble.fitted is not None:
         raise UserError("calibrate: expected an ensemble without verifier.fitted, got one; leave it out")
@@ -60,6 +61,11 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
     rows = judged_questions(records, parts, grader)
     marks = {problem.id: question_fingerprint(problem.question) for problem in problems}
     fitted = fitted_to(rows, parts, made_for, marks)
+    if not any(fitted.weights.values()):
+        raise UserError(
+            "calibrate: expected a part that is right more often than chance, got none, so that all weights "
+            "are 0; use more questions (limit=) or other parts (verifier.weights)"
+        )
     fitted.save(folder / WEIGHTS)
     report_judges(
         rows, parts, lambda values: ensemble.score("", values) or 0.0, fitted, folder, folder / WEIGHTS

@@ -20,7 +20,7 @@ from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
-from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_json, read_records
+from soft_reasoning.runs.files import MANIFEST, PAGE, read_json, read_records
 from soft_reasoning.runs.grading import final_rule
 from soft_reasoning.runs.records import stored_candidates, stored_problem
 from soft_reasoning.runs.runner import regrade
@@ -105,7 +105,7 @@ def regrade_main(words: Sequence[str]) -> None:
         regrade(folder, grader)
         for note in write_report(folder):
             print(note, file=sys.stderr)
-        print(f"{summary(folder)}\n\n{folder / REPORT}")
+        print(f"{summary(folder)}\n\n{folder / PAGE}")
 
 
 def read_solution(folder: Path, name: str) -> Solution:

@@ -20,7 +20,7 @@ from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.run_groups import PREFERRED
-from soft_reasoning.runs.files import PROBES, REPORT
+from soft_reasoning.runs.files import PAGE, PROBES
 from soft_reasoning.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.runs.runner import Launcher, Summary, run
@@ -110,7 +110,7 @@ def run_command(config: DictConfig, folder: Path) -> None:
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
             finished = run_one(config, folder, launcher, overrides=parse(HydraConfig.get().overrides.task))
-            print(f"{summary(finished.folder)}\n\n{finished.folder / REPORT}")
+            print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
         else:
             run_comparison(config, folder, launcher)
 

@@ -22,8 +22,14 @@ from soft_reasoning.runs.files import write_text
 from soft_reasoning.types import Problem
 
 REPORT = "calibration.md"
-TEMPERATURE = "temperature"
-"""The option of sampling without a soft token, unlike in the configured setting."""
+TEMPERATURE, DECODING = "temperature", "decoding.temperature"
+METHODS = {
+    TEMPERATURE: "of sampling without a soft token (method=self_consistency)",
+    DECODING: "of sampling after a soft token (the search)",
+}
+"""What the temperatures belong to."""
+FEW = 30
+"""Number of questions below which settings can hardly be told apart."""
 FOLDS = 4
 """Number of folds in cross-validation of a portfolio."""
 SLACK = 0.01
@@ -137,12 +143,14 @@ def recommend(settings: Mapping[str, Tries], default: str | None) -> tuple[str, 
 
     With labels it has the highest coverage. Without, it has the most distinct answers among the settings
     with hardly more unparsed answers than the ``default``. The default is recommended unless the best setting
-    is better by more than chance.
+    is better by more than chance; without a default, values within chance of the best are named as a tie.
     """
     limit = 1.0 if default is None else settings[default].unparsed + SLACK
     labels = all(tries.correct is not None for tries in settings.values())
     allowed = [value for value, tries in settings.items() if labels or tries.unparsed <= limit]
     best = max(allowed, key=lambda value: fmean(settings[value].scores()))
+    ties = [value for value in allowed if value != best and default is None and _tied(settings, best, value)]
+    tie = f"; a tie within chance with {', '.join(ties)}" if ties else ""
     if default is not None and default != best:
         gap = paired_bootstrap(settings[best].scores(), settings[default].scores())
         if gap.low <= 0:
@@ -152,11 +160,21 @@ def recommend(settings: Mapping[str, Tries], default: str | None) -> tuple[str, 
             )
     if labels:
         covered = percent(settings[best].coverage())
-        return best, f"{ROUND} random tries solve most questions there ({covered} %)"
+        return best, f"{ROUND} random tries solve most questions there ({covered} %){tie}"
     return best, (
         f"it gives the most distinct answers ({percent(fmean(settings[best].distinct))} % of the tries) of "
         f"the values with at most {percent(limit)} % unparsed answers, one point more than the default"
     )
+
+
+def _tied(settings: Mapping[str, Tries], best: str, other: str) -> bool:
+    return paired_bootstrap(settings[best].scores(), settings[other].scores()).low <= 0
+
+
+def _interval(scores: Sequence[float]) -> str:
+    """The interval of the mean by which settings are compared, in percent."""
+    interval = paired_bootstrap(scores, [0.0] * len(scores))
+    return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
 def report(
@@ -172,20 +190,31 @@ def report(
         option: The option that uses the portfolio.
     """
     parts = [f"# Calibration on {len(configured.answers)} questions"]
+    if len(configured.answers) < FEW:
+        warning = f"Only {len(configured.answers)} questions: expect chance; raise limit to {FEW} or more."
+        print(f"{warning}\n")
+        parts.append(warning)
     for name, settings in groups.items():
-        if name == TEMPERATURE and configured.correct is None:
+        where = f" {METHODS[name]}" if name in METHODS else ""
+        if where and configured.correct is None:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         else:
             value, reason = recommend(settings, None if name == TEMPERATURE else next(iter(settings)))
-            advice = f"Recommended: {name}={value}, because {reason}."
-        columns = (name, "distinct answers (%)", "unparsed (%)", f"coverage@{ROUND} (%)")
+            advice = f"Recommended: {name}={value}{where}, because {reason}."
+        columns = (name, "distinct answers (%)", "unparsed (%)", f"coverage@{ROUND} (%)", "95 % interval")
         rows = [
-            (value, percent(fmean(tries.distinct)), percent(tries.unparsed), percent(tries.coverage()))
+            (
+                value,
+                percent(fmean(tries.distinct)),
+                percent(tries.unparsed),
+                percent(tries.coverage()),
+                _interval(tries.scores()),
+            )
             for value, tries in settings.items()
         ]
         table = Table(columns, rows)
         print(f"{table.text()}\n{advice}\n")
-        parts += [f"## {name}", table.markdown(), advice]
+        parts += [f"## {name}{where}", table.markdown(), advice]
     chosen = "without labels, by distinct answers" if configured.correct is None else "by labels"
     summary = f"Portfolio: {size} of {len(configured.answers[0])} points, chosen {chosen}."
     if configured.correct is not None and len(configured.answers) > 1:

@@ -60,7 +60,7 @@ NOTE = (
     "that of {reference}, in points, on the n problems of both, with a paired bootstrap interval; p: paired "
     "permutation test (McNemar's for single runs), Holm-corrected for all rows. Tokens, sequences, time "
     "and (floating-point) operations are per problem, memory is the most in use. Decided: the share of "
-    "proposals that the acquisition function decided."
+    "points that the acquisition function chose."
 )
 
 

@@ -51,7 +51,10 @@ ONE_TEXT = (
 )
 """Where that is so for half of the questions or more."""
 
-AUC = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
+AUC = {
+    "all": "surrogate ranks a right above a wrong candidate %",
+    "new": "surrogate ranks a right above a wrong one, among new texts %",
+}
 """How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
 
 SHOWN = 20
@@ -133,7 +136,18 @@ def summary(folder: Path) -> str:
         if len(answers) > SHOWN:
             lines.append(f"... and {len(answers) - SHOWN} more")
         lines += ["", str(folder / PREDICTIONS), ""]
-    return "\n".join([*lines, _headline(metrics).text(), "", _tokens(metrics).text()])
+    return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
+
+
+def _sentence(metrics: Metrics) -> list[str]:
+    """What happened in one sentence, and a blank line; nothing without graded answers."""
+    solved, covered, problems = (metrics.get(name) for name in ("exact_match", "coverage", "problems"))
+    if solved is None or covered is None:
+        return []
+    several = (metrics["candidates"] or 0) > 1
+    found = f"; {covered * problems:.0f} have a right candidate" if several else ""
+    counts = f"{solved * problems:.0f} of {problems} questions were answered right"
+    return [f"{counts}{found}. ± is the standard error.", ""]
 
 
 def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -202,27 +216,30 @@ def _times(seconds: Mapping[str, float]) -> Table:
 
 def _headline(metrics: Mapping[str, Any]) -> Table:
     rows = [
+        ["Answers", ""],
         ["problems", count(metrics["problems"])],
         ["accuracy %", share(metrics, "exact_match")],
-        ["coverage %", share(metrics, "coverage")],
-        [f"coverage of the first {COVERAGE_AT} %", share(metrics, f"coverage@{COVERAGE_AT}")],
+        ["coverage (any candidate is right) %", share(metrics, "coverage")],
+        [f"coverage by {COVERAGE_AT} candidates %", share(metrics, f"coverage@{COVERAGE_AT}")],
         *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
-        ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
+        ["candidates that are right %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         *(
             [f"accuracy, {mode} extraction %", share(graded, "exact_match")]
             for mode, graded in metrics["extraction"].items()
         ),
-        ["candidates a problem", number(metrics["candidates"], 1)],
+        ["Search", ""],
+        ["candidates per problem", number(metrics["candidates"], 1)],
         ["  different texts", number(metrics.get("texts"), 1)],
         ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
-        ["proposals that the acquisition function decided %", percent(metrics["decided"])],
+        ["points that the acquisition function chose %", percent(metrics["decided"])],
         *(
             [AUC[texts], percent(part)]
             for texts, part in (metrics.get("auc") or {}).items()
             if part is not None
         ),
+        ["Cost", ""],
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
         ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],

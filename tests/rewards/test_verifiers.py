@@ -42,6 +42,8 @@ class Prompts:
 
     stop = ("Question:",)
 
+    neutral = False
+
     def __init__(self, length=1):
         self.asked, self.length = [], length
 

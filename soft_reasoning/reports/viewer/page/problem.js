@@ -51,7 +51,7 @@ function votesOf(votes, rule) {
       el("span", { class: "weight" }, vote.weight === null ? "" : number(vote.weight)),
       el("span", { class: "sides" }, sides(vote), vote.chosen ? el("b", {}, " · chosen") : null)))),
     votes.length > shown.length ? el("p", { class: "note" }, `and ${count(votes.length - shown.length, "other answer")}`) : null,
-    el("p", { class: "note" }, rule ? `Rule: ${rule}. Hatched: the verifier's own answers.` : "How often each answer was given."),
+    el("p", { class: "note" }, rule ? `Rule: ${rule}.${votes.some((vote) => vote.verifier) ? " Hatched: the verifier's own answers." : ""}` : "How often each answer was given."),
   ];
 }
 
