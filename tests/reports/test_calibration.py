@@ -152,3 +152,17 @@ def test_bad_input_gives_one_line(call, argument, message):
     fake = [override for override in FAKE if argument != "method=cot" or not override.startswith("embedding")]
     code, _, err = call("calibrate", *fake, *changes, argument)
     assert code == 2 and message in err and err.count("\n") == 1
+
+
+def test_a_temperature_is_named_with_its_method_its_interval_and_its_ties(call):
+    changes = ["calibration.embeddings=[]", "calibration.temperatures=[0.5,1]"]
+    code, out, err = call("calibrate", *FAKE, *SMALL[:-3], *changes, SMALL[-1], "hydra.run.dir=cal")
+    assert code == 0, err
+    assert "Only 4 questions: expect chance; raise limit to 30 or more." in out
+    assert "of sampling without a soft token (method=self_consistency), because" in out
+    assert "after a soft token (the search)" in out and "95 % interval" in out
+
+
+def test_values_within_chance_of_the_best_are_a_tie():
+    settings = {name: tried(["aaaaa", "bbbbb"] * 10, "a") for name in ("0.6", "1")}
+    assert "a tie within chance with 1" in recommend(settings, None)[1]

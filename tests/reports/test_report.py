@@ -9,7 +9,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.report import write_report, write_tables
+from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.reports.statistics import holm, paired_permutation
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -68,6 +68,14 @@ def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path,
     assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
     shown = (tmp_path / "report.md").read_text(encoding="utf-8"), data_of(tmp_path)[0]["tables"][0]["note"]
     assert [text.count("greedy decoding") for text in shown] == [warned, warned]
+
+
+def test_the_first_table_begins_with_what_happened(tmp_path):
+    folder = finished(tmp_path / "run", "soft_reasoning", range(15))
+    first, blank, *table = summary(folder).splitlines()
+    assert first.startswith("15 of 20 questions were answered right") and not blank
+    heads = [line.strip() for line in table if line.strip() in ("Answers", "Search", "Cost")]
+    assert heads == ["Answers", "Search", "Cost"]
 
 
 def test_tables_are_written_on_demand(tmp_path):
