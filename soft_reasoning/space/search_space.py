@@ -186,7 +186,7 @@ class SearchSpace:
         if self.position < len(self.prompt.ids) or far:
             return [""] * len(points)
         if weights is not None:
-            return ["".join(self.likely[t] for t in row) for row in weights.argmax(-1).tolist()]
+            return ["".join(self.likely[int(t)] for t in row) for row in weights.argmax(-1).tolist()]
         soft = self.subspace(points)
         nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), 1))
         rows = [[next(nearest)[0][0] for _ in range(soft.shape[1])] for _ in points]
