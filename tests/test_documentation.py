@@ -141,12 +141,16 @@ SMALL = {
 }
 """By script, what makes it small."""
 ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))
+LABELLED = "".join(  # the fake engine's most frequent answers: agreement tells right ones from wrong ones
+    f'{{"question": "What is {n} and {n}?", "answer": "{answer}"}}\n'
+    for n, answer in enumerate((12, 17, 1, 0))
+)
 
 
 def made_small(words):
     """A run's words for two questions and the fake engine."""
     count = 4 if "verifier=ensemble" in words else 2  # its weights are fitted on at least four questions
-    small = [f"limit={count}", "max_new_tokens=8", "progress=false", "engine=fake"]
+    small = [f"limit={count}", "max_new_tokens=20", "progress=false", "engine=fake"]
     asked = " ".join(words)
     if re.search(r"gsm8k|qwen|llama|mistral|OWNER", asked) and "dataset.path=FOLDER" not in asked:
         small += ["dataset=gsm8k", "dataset.path=test.jsonl"]
@@ -197,7 +201,7 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
     for file, text in {
         "mine.csv": "q,a\nWhat is 1 + 2?,3\n",
         "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
-        "labelled.jsonl": ROWS.replace("#### ", ""),
+        "labelled.jsonl": LABELLED,
         "test.jsonl": ROWS,
         "FOLDER/gsm8k.jsonl": ROWS,
         "experiments/results/checking.md": "",

@@ -101,7 +101,9 @@ def test_a_row_gets_the_solution_that_its_prompt_gets(demo, batch):
             alone = reasoner.solve(asked)
             assert (answer, solution.text) == (alone.answer, alone.text)
             if solution.chosen is not None:
-                assert tuple(row[n:][: len(solution.chosen.token_ids)].tolist()) == solution.chosen.token_ids
+                opening = tokenizer.encode(solution.chosen.opening, add_special_tokens=False)
+                written = (*opening, *solution.chosen.token_ids)
+                assert tuple(row[n:][: len(written)].tolist()) == written
             assert tokenizer.decode(row[n:], skip_special_tokens=True).strip() == solution.text.strip()
 
 
