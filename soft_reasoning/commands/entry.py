@@ -67,6 +67,9 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if not sys.stderr.isatty():  # the bars of libraries fill files and pipes; ours prints lines there
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     command, words = sys.argv[1] if len(sys.argv) > 1 else "--help", sys.argv[2:]
     if command in ("-h", "--help"):
         print(USAGE)

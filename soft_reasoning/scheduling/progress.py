@@ -52,6 +52,7 @@ class Progress:
                 initial=self.done,
                 file=self._stream,
                 leave=False,
+                disable=False,
                 bar_format=shape,
                 dynamic_ncols=True,
             )
