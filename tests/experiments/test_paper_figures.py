@@ -7,6 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.paper import beside as script
+from experiments.paper import hours
 from experiments.paper.beside import beside, figures
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.run_groups import read_groups
@@ -108,3 +109,20 @@ def test_the_script_writes_the_table_and_refuses_runs_without_figures(tmp_path, 
     with pytest.raises(SystemExit):
         script.main()
     assert "expected runs of the paper's settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "expected"),
+    [("paper_setting", 1, "0.4"), ("paper_computation2", 28, "22"), ("paper_reduction", 50, "19")],
+)
+def test_gpu_hours_come_from_the_printed_times(name, count, expected):
+    found = hours.runs(name)
+    total = sum(hours.minutes(*run) for run in found) / 60
+    assert len(found) == count and f"{total:.{'.' in expected:d}f}" == expected
+
+
+def test_what_is_not_printed_is_derived():
+    assert hours.minutes("cot", "gsm8k") == pytest.approx(27.28 / 5)
+    assert hours.minutes("rap", "aime_2024", "qwen2_72b") == pytest.approx(9 * 234.14 * 30 / 200)
+    (read, written), error = hours.fit()
+    assert (round(read), round(written), round(100 * error)) == (2386, 274, 16)
