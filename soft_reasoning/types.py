@@ -274,8 +274,8 @@ class Generate(Effect):
     engine: Any = None
 
     def __post_init__(self) -> None:
-        requests: Any = self.requests
-        if not (isinstance(requests, list | tuple) and all(isinstance(r, Request) for r in requests)):
+        requests: Sequence[Any] = self.requests
+        if not isinstance(requests, list | tuple) or not all(isinstance(r, Request) for r in requests):
             raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
 
 

@@ -130,8 +130,9 @@ def test_bases_differ(one, other):
     assert differ(one, other)
 
 
-def test_a_process_that_cannot_start_is_an_error_and_not_unequal():
-    small = MathVerifyProcess(memory=2**20)
+@pytest.mark.parametrize("memory", [1, 2**12, 2**16, 2**20, 2**24])
+def test_a_process_that_cannot_start_is_an_error_and_not_unequal(memory):
+    small = MathVerifyProcess(memory=memory)
     with pytest.raises(UserError, match="Math-Verify: expected its process to start") as error:
         small.ask(VERIFIED, "$1$", "$1$")
     assert "\n" not in str(error.value)
@@ -150,8 +151,9 @@ worker.close()
 """
 
 
-def test_a_lower_limit_of_the_process_is_kept():
+@pytest.mark.parametrize("limit", [7 * 2**29, 2**32, 5 * 2**30, 2**40, -1])  # -1: none
+def test_a_lower_limit_of_the_process_is_kept(limit):
     run = subprocess.run(
-        [sys.executable, "-c", UNDER_A_LIMIT, str(7 * 2**29)], capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", UNDER_A_LIMIT, str(limit)], capture_output=True, text=True, timeout=200
     )
     assert run.stdout.strip() == "True", run.stderr

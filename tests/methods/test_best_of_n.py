@@ -44,7 +44,7 @@ def best_of(verifier, **reward):
         ((1.0, 1.0, 0.0, 0.0, 0.0), 1.0, "4"),  # coherence decides between equals
         ((0.0, 0.0, 0.0, 0.0, 0.0), 1.0, "5"),  # the earliest of two of the same coherence
         ((1.0, 1.0, 0.0, 0.5, 0.0), 0.0, "3"),  # the earliest of two of the same reward
-        ((0.0, 0.0, 9.0, 1.0, 1.0), 1.0, "5"),  # what has no answer cannot win
+        ((0.0, 0.0, 1.0, 0.5, 0.5), 9.0, "5"),  # what has no answer cannot win
     ],
 )
 def test_the_highest_reward_answers_and_coherence_breaks_ties(scores, weight, answer):

@@ -180,8 +180,12 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
         Store(tmp_path, CONFIG)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL, errno.EIO])
-def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, code):
+@pytest.mark.parametrize(
+    "name", ["ENOSYS", "ENOTSUP", "ENOLCK", "EINVAL", "EIO", "EPERM", "EBADF", "EROFS", "ENOTTY", "ESTALE"]
+)
+def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
+    code = getattr(errno, name)
+
     def unsupported(*_):
         raise OSError(code, os.strerror(code))
 
