@@ -227,7 +227,7 @@ class Run:
     def replay(self, final: FinalAnswer, stopping: Stopping = NEVER) -> list[Row]:
         """Replay the verdicts with the methods' code, problem by problem."""
         rows, context = [], SimpleNamespace(grader=GRADER)
-        parts = SimpleNamespace(verifier=None, reward=Reward(), final=final, stopping=stopping)
+        parts = SimpleNamespace(asked=None, reward=Reward(), final=final, stopping=stopping)
         for problem, seen, recorded in self.problems.values():
             rounds, spent = Rounds(parts, problem, context), 0
             for number, (scores, answers, weights, agreement, tokens) in enumerate(recorded):
