@@ -90,6 +90,7 @@ def test_some_random_programs_agree_with_cpython():
 
 @pytest.mark.slow  # minutes
 def test_ten_thousand_random_programs_agree_with_cpython_in_flat_memory_and_time():
+    others = {*psutil.Process().children()}  # of other tests
     compare(0, 500)  # what is allocated once
     parts = [compare(first, 1000) for first in range(0, 10_000, 1000)]
     total = [sum(values[1:], values[0]) for values in zip(*parts, strict=True)]
@@ -99,4 +100,4 @@ def test_ten_thousand_random_programs_agree_with_cpython_in_flat_memory_and_time
     assert not only_sandbox, only_sandbox[0]
     assert agreeing > 4000 and len(only_python) < 50
     assert grown < 16
-    assert not psutil.Process().children()
+    assert {*psutil.Process().children()} <= others
