@@ -121,7 +121,8 @@ def strip(path: Path, out: Path, run: Path | None = None) -> None:
             | {"answer": answer, "right": int(grader.equal(answer, line["gold"], line["type"]))}
             | {"tokens": line["tokens"], "cut": int(line["cut"]), "logprob": line["logprob"]}
         )
-    rows += [row for stored_run in [run] if stored_run for row in candidates_of(stored_run, grader)]
+    if run is not None:
+        rows += candidates_of(run, grader)
     out.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).sort_values(["id", "kind", "sample"], kind="stable").to_csv(out, index=False)
 
@@ -169,8 +170,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--group", type=int, default=20, help="questions whose texts are written together")
     arguments = parser.parse_args(words)
     if arguments.strip:
-        *runs, out = map(Path, arguments.overrides)
-        strip(arguments.path, out, *runs)
+        if len(arguments.overrides) not in (1, 2):
+            parser.error("expected --strip OUT.jsonl [RUN] FILE.csv")
+        *run, out = map(Path, arguments.overrides)
+        strip(arguments.path, out, *run)
     else:
         arguments.path.parent.mkdir(parents=True, exist_ok=True)
         record(arguments.path, compose_config(arguments.overrides), arguments)

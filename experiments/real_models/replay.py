@@ -2,13 +2,13 @@
 
     python -m experiments.real_models.replay experiments/results/recordings/NAME.csv [--chart FILE.svg]
 
-Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus the
-majority" is the paired difference from the majority of ``--texts`` texts with its 95 % interval over
-questions. "until settled" takes one voter after the other until the leading answer stays ahead with this
-probability (the Beta rule of Adaptive-Consistency, Aggarwal et al., arXiv 2305.11860). A judge's AUC is the
-chance that it prefers a right text to a wrong one of the same question, ties half, over the questions that
-have both; +- is a standard error over questions. If the recording has candidates of a run (texts after soft
-tokens), the last table compares them with the texts.
+Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus" is the
+paired difference from the majority of ``--texts`` texts, or from the first rule whose name holds
+``--reference``, with its 95 % interval over questions. "until settled" takes one voter after the other until
+the leading answer stays ahead with this probability (the Beta rule of Adaptive-Consistency, Aggarwal et al.,
+arXiv 2305.11860). A judge's AUC is the chance that it prefers a right text to a wrong one of the same
+question, ties half, over the questions that have both; +- is a standard error over questions. If the
+recording has candidates of a run (texts after soft tokens), the last table compares them with the texts.
 """
 
 from __future__ import annotations
@@ -77,16 +77,26 @@ class Rules:
         return self._right([text.answer for text in chosen], scores), tokens
 
     def settled(self, order: str, confidence: float) -> tuple[bool, int]:
-        """Voters in ``order`` (t a text, p a program) until the leading answer is settled."""
+        """Voters in ``order`` (t a text, p a program) until the leading answer is settled.
+
+        As in ``method=mixed_consistency``, texts come before programs in a tie.
+        """
         remaining = {"t": iter(self.question.texts), "p": iter(self.question.programs)}
+        taken: dict[str, list[Answered]] = {"t": [], "p": []}
         voters, answers = list[Answered](), list[str | None]()
         for kind in order:
-            voters.append(next(remaining[kind]))
+            taken[kind].append(next(remaining[kind]))
+            voters = [*taken["t"], *taken["p"]]
             answers = [voter.answer for voter in voters]
             groups = same_answers(answers, self.grader, self.question.kind)
             if settled([len(group) for group in groups]) >= confidence:
                 break
         return self._right(answers, [1.0] * len(answers)), sum(voter.tokens for voter in voters)
+
+    def covered(self, texts: int) -> tuple[bool, int]:
+        """Whether any of ``texts`` is right."""
+        chosen = self.question.texts[:texts]
+        return any(text.right for text in chosen), sum(text.tokens for text in chosen)
 
     def _right(self, answers: Sequence[str | None], weights: Sequence[float]) -> bool:
         answer = self.grader.vote(answers, self.question.kind, weights)
@@ -156,7 +166,14 @@ def load(path: Path) -> list[Recorded]:
     return questions
 
 
-def rules_table(questions: Sequence[Recorded], texts: int) -> Table:
+def minus(right: Sequence[float], other: Sequence[float]) -> str:
+    """The paired difference in points, with its 95 % interval."""
+    interval = paired_bootstrap(right, other)
+    return f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+
+def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None = None) -> Table:
+    """The rules; the paired difference is from the first whose name holds ``reference``."""
     rules = [Rules(question) for question in questions]
     results: dict[str, list[tuple[bool, int]]] = {
         "greedy text (`cot`)": [(q.greedy.right, q.greedy.tokens) for q in questions],
@@ -170,7 +187,7 @@ def rules_table(questions: Sequence[Recorded], texts: int) -> Table:
     programs = min(len(question.programs) for question in questions)
     if programs:
         for confidence in (0.85, 0.95):
-            name = f"programs, then texts until settled ({confidence})"
+            name = f"programs, then texts until settled ({confidence}, `mixed_consistency`)"
             order = "p" * programs + "t" * texts
             results[name] = [rule.settled(order, confidence) for rule in rules]
         results["one program (`program`)"] = [rule.vote(0, 1) for rule in rules]
@@ -178,23 +195,27 @@ def rules_table(questions: Sequence[Recorded], texts: int) -> Table:
             r.vote(0, programs) for r in rules
         ]
         for count in range(1, texts + 1):
-            name = f"{count} texts and {programs} programs vote (`mixed_consistency`)"
+            name = f"{count} texts and {programs} programs vote, a program counts half"
             results[name] = [rule.vote(count, programs, 0.5) for rule in rules]
         name = f"{texts} texts, each weighted by texts + programs + 0.5 mean probability"
         results[name] = [rule.best(together, texts, programs) for rule in rules]
-    covered = [(any(text.right for text in q.texts[:texts]), 0) for q in questions]
-    results[f"a perfect judge of {texts} texts (coverage)"] = covered
-    reference = [float(right) for right, _ in results[f"majority of {texts} texts (`self_consistency`)"]]
+    results[f"a perfect judge of {texts} texts (coverage)"] = [rule.covered(texts) for rule in rules]
+    wanted = reference or f"majority of {texts} texts"
+    compared = next((name for name in results if wanted in name), None)
+    if compared is None:
+        raise SystemExit(
+            f"--reference: expected a part of a rule's name, got {wanted!r}: {', '.join(results)}"
+        )
+    base = [float(right) for right, _ in results[compared]]
     rows = []
     for name, outcomes in results.items():
         right = [float(x) for x, _ in outcomes]
         spent, accuracy = float(np.mean([tokens for _, tokens in outcomes])), 100 * float(np.mean(right))
-        interval = paired_bootstrap(right, reference)
-        shown = f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+        shown = minus(right, base)
         rows.append(
             [name, f"{accuracy:.1f}", shown, f"{spent:.0f}", f"{100 * spent / max(accuracy, 1e-9):.0f}"]
         )
-    return Table(["rule", "right %", "minus the majority", "tokens", "tokens per right answer"], rows)
+    return Table(["rule", "right %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
 
 
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
@@ -225,19 +246,14 @@ def arms_table(questions: Sequence[Recorded], count: int) -> Table:
         f"{count}, weighted by texts + programs + 0.5 mean probability": lambda rule: rule.best(
             together, count, programs
         ),
-        f"a perfect judge of {count} (coverage)": lambda rule: (
-            any(text.right for text in rule.question.texts[:count]),
-            sum(text.tokens for text in rule.question.texts[:count]),
-        ),
+        f"a perfect judge of {count} (coverage)": lambda rule: rule.covered(count),
     }
     rows = []
     for name, rule in rules.items():
         texts = [rule(Rules(question)) for question in questions]
         soft = [rule(Rules(replace(question, texts=question.candidates))) for question in questions]
         right, other = ([float(x) for x, _ in outcomes] for outcomes in (soft, texts))
-        interval = paired_bootstrap(right, other)
-        shown = f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
-        means = [f"{100 * np.mean(other):.1f}", f"{100 * np.mean(right):.1f}", shown]
+        means = [f"{100 * np.mean(other):.1f}", f"{100 * np.mean(right):.1f}", minus(right, other)]
         rows.append([name, *means, *(f"{np.mean([t for _, t in arm]):.0f}" for arm in (texts, soft))])
     columns = ["rule", "sampled %", "after soft tokens %", "difference", "tokens", "tokens, soft"]
     return Table(columns, rows)
@@ -285,11 +301,12 @@ def main() -> None:
     )
     parser.add_argument("recording", type=Path)
     parser.add_argument("--texts", type=int, default=5)
+    parser.add_argument("--reference", help="the rule from which differences are taken")
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
     questions = load(arguments.recording)
     print(f"{len(questions)} questions\n")
-    print(rules_table(questions, arguments.texts).markdown(), "\n")
+    print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())
     if arguments.chart:
         draw(questions, arguments.chart)

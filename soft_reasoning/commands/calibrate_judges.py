@@ -64,7 +64,7 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
     if not any(fitted.weights.values()):
         raise UserError(
             "calibrate: expected a part that is right more often than chance, got none, so that all weights "
-            "are 0; use more questions (limit=) or other parts (verifier.weights)"
+            "are 0; use more questions (limit=) or other parts (verifier.programs_weight= and the like)"
         )
     fitted.save(folder / WEIGHTS)
     report_judges(

@@ -136,7 +136,7 @@ class Progress:
         """Seconds left, once a tenth of the problems is finished.
 
         Problems that end first are short. So their pace gives too many seconds, and their mean length for
-        those in progress too few: the middle of both is within a factor of two in the runs looked at.
+        those in progress too few. The middle of both was within a factor of three in five runs.
         """
         done, written = self.done - self._before[0], sum(self._written)
         tokens, open_problems = self._generated(), self.total - self.done

@@ -9,9 +9,8 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from soft_reasoning.checks import whole
@@ -43,7 +42,7 @@ class Scheduler:
         self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job[Any]] = []
         self._owners: dict[int, Job[Any]] = {}  # of tickets in progress
-        self._turns = itertools.count()
+        self._turns = count()
 
     def add(self, job: Job[Any]) -> None:
         """Add a job; its requests have precedence over those of jobs added later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from collections.abc import Sequence as Many
 from operator import attrgetter
 from typing import Any
@@ -149,9 +149,13 @@ class HuggingFaceEngine(DifferentiableEngine):
         Under a bound of rows the requests of lower turns go first, so that first results come early.
         """
         super().begin(rows)
-        self._waiting.extend(sorted(rows.values(), key=attrgetter("content", "ticket")))
+        self._waiting = self._in_order(self._waiting, rows.values())
+
+    def _in_order(self, waiting: Iterable[Sequence], new: Iterable[Sequence]) -> deque[Sequence]:
+        ordered = [*waiting, *sorted(new, key=attrgetter("content", "ticket"))]
         if self._runner.max_rows is not None:
-            self._waiting = deque(sorted(self._waiting, key=attrgetter("request.turn")))
+            ordered.sort(key=attrgetter("request.turn"))
+        return deque(ordered)
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:
@@ -212,7 +216,7 @@ class HuggingFaceEngine(DifferentiableEngine):
     def _restart(self, sequences: Many[Sequence]) -> None:
         """Drop all state, and start again with ``sequences``."""
         fresh = [self.prepare(sequence.request, sequence.ticket) for sequence in sequences]
-        self._running, self._waiting = [], deque(sorted(fresh, key=attrgetter("content", "ticket")))
+        self._running, self._waiting = [], self._in_order([], fresh)
         self._runner.resize(self.max_batch_tokens)
 
     def _halve(self) -> list[tuple[int, Outcome]]:
