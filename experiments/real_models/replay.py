@@ -6,7 +6,9 @@ Every rule sees the same texts and programs (``record.py``), the first ones of e
 paired difference from the majority of ``--texts`` texts, or from the first rule whose name holds
 ``--reference``, with its 95 % interval over questions. "until settled" takes one voter after the other until
 the leading answer stays ahead with this probability (the Beta rule of Adaptive-Consistency, Aggarwal et al.,
-arXiv 2305.11860). A judge's AUC is the chance that it prefers a right text to a wrong one of the same
+arXiv 2305.11860). The table of a run's tokens compares this with a rule for all questions together: each gets
+its programs, then the question whose leading answer is least settled gets its next text, until the run's
+tokens are spent. A judge's AUC is the chance that it prefers a right text to a wrong one of the same
 question, ties half, over the questions that have both; +- is a standard error over questions. If the
 recording has candidates of a run (texts after soft tokens), the last table compares them with the texts.
 """
@@ -14,8 +16,11 @@ recording has candidates of a run (texts after soft tokens), the last table comp
 from __future__ import annotations
 
 import argparse
+import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -81,17 +86,35 @@ class Rules:
 
         As in ``method=mixed_consistency``, texts come before programs in a tie.
         """
-        remaining = {"t": iter(self.question.texts), "p": iter(self.question.programs)}
-        taken: dict[str, list[Answered]] = {"t": [], "p": []}
-        voters, answers = list[Answered](), list[str | None]()
-        for kind in order:
-            taken[kind].append(next(remaining[kind]))
-            voters = [*taken["t"], *taken["p"]]
-            answers = [voter.answer for voter in voters]
-            groups = same_answers(answers, self.grader, self.question.kind)
-            if settled([len(group) for group in groups]) >= confidence:
+        for count in range(1, len(order) + 1):
+            leading, right, tokens = self.leading(order[:count])
+            if leading >= confidence:
                 break
-        return self._right(answers, [1.0] * len(answers)), sum(voter.tokens for voter in voters)
+        return right, tokens
+
+    def leading(self, order: str) -> tuple[float, bool, int]:
+        """How settled the leading answer of the voters in ``order`` is, whether it is right, and tokens."""
+        texts = range(order.count("t"))
+        programs = range(len(self.question.texts), len(self.question.texts) + order.count("p"))
+        taken = [*texts, *programs]
+        votes = Counter(self._groups[i] for i in taken if i in self._groups)
+        tokens = sum(self._voters[i].tokens for i in taken)
+        if not votes:
+            return 0.0, False, tokens
+        most = max(votes.values())
+        first = next(i for i in taken if votes[self._groups.get(i, -1)] == most)
+        return settled(list(votes.values())), self._voters[first].right, tokens
+
+    @cached_property
+    def _voters(self) -> Sequence[Answered]:
+        return [*self.question.texts, *self.question.programs]
+
+    @cached_property
+    def _groups(self) -> dict[int, int]:
+        """The answer, by number, of every text and program that has one."""
+        answers = [voter.answer for voter in self._voters]
+        groups = same_answers(answers, self.grader, self.question.kind)
+        return {i: number for number, group in enumerate(groups) for i in group}
 
     def covered(self, texts: int) -> tuple[bool, int]:
         """Whether any of ``texts`` is right."""
@@ -218,6 +241,42 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
     return Table(["rule", "right %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
 
 
+def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
+    """A run's tokens spent on the least settled questions, against a rule for each question."""
+    rules = [Rules(question) for question in questions]
+    programs = min(len(question.programs) for question in questions)
+    order = "p" * programs + "t" * texts
+    states = [rule.leading(order[:programs]) for rule in rules]
+    waiting = [(state[0], programs, i) for i, state in enumerate(states)]
+    heapq.heapify(waiting)
+    path = [(sum(tokens for *_, tokens in states), sum(right for _, right, _ in states))]
+    while waiting:
+        _, count, i = heapq.heappop(waiting)
+        if count < len(order):
+            before, states[i] = states[i], rules[i].leading(order[: count + 1])
+            spent, right = path[-1]
+            path.append((spent + states[i][2] - before[2], right + states[i][1] - before[1]))
+            heapq.heappush(waiting, (states[i][0], count + 1, i))
+    rows = []
+    for confidence in (0.8, 0.85, 0.9, 0.95):
+        for most in (texts - 2, texts - 1, texts):
+            outcomes = [rule.settled(order[: programs + most], confidence) for rule in rules]
+            right, tokens = sum(r for r, _ in outcomes), sum(t for _, t in outcomes)
+            at = max(found for spent, found in path if spent <= max(tokens, path[0][0]))
+            least = next((spent for spent, found in path if found >= right), None)
+            saved = "never" if least is None else f"{100 * (1 - least / tokens):.0f}"
+            shares = (f"{100 * x / len(rules):.1f}" for x in (right, at))
+            rows.append([f"{confidence}, at most {most} texts", f"{tokens / len(rules):.0f}", *shares, saved])
+    columns = [
+        "each question until settled",
+        "tokens",
+        "right %",
+        "a run's tokens: right %",
+        "tokens saved %",
+    ]
+    return Table(columns, rows)
+
+
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
     mixed = [q for q in questions if len({text.right for text in q.texts[:texts]}) == 2]
     rows = []
@@ -308,6 +367,8 @@ def main() -> None:
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())
+    if all(question.programs for question in questions):
+        print(f"\n{spending_table(questions, arguments.texts).markdown()}")
     if arguments.chart:
         draw(questions, arguments.chart)
     both = [question for question in questions if len(question.candidates) >= arguments.texts]
