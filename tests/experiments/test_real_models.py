@@ -112,6 +112,6 @@ def test_rules_and_judges_by_hand():
     assert rules.settled("pptt", 0.85) == (True, 20)  # 7 and 7.0 are one answer
     easy = replay.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
     row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
-    assert row[1:4] == ["80", "100.0", "100.0"]  # 3 votes of 5 with an answer, and 6 of 7 with the last text
+    assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
     table = replay.judges_table([question], 3)
     assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]
