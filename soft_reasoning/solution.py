@@ -60,6 +60,7 @@ class Solution(Result):
             result.trace,
             result.usage,
             result.prompt,
+            result.thinks,
             question=problem.question,
             method=method,
             rule=None if rule is None else rule.rule,

@@ -37,7 +37,7 @@ def split(text: str, thinks: bool = False) -> tuple[str, str]:
 
     Args:
         text: What a model wrote.
-        thinks: Whether its prompt ends where thoughts begin.
+        thinks: Whether its prompt ends in thoughts.
     """
     start = answer_start(text, thinks)
     if start == 0:

@@ -100,7 +100,7 @@ class Prompt:
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
         stop: Texts that end a completion.
         max_new_tokens: Most tokens of a completion; None uses the method's limit.
-        thinks: Whether it ends where the model's thoughts begin.
+        thinks: Whether it ends in the model's thoughts.
     """
 
     ids: tuple[int, ...]
@@ -150,7 +150,7 @@ class Request:
         max_new_tokens: Most generated tokens.
         min_new_tokens: Number of tokens before which nothing ends the completion.
         stop: Texts that end the completion; they count in the answer, not in thoughts before it.
-        thinks: Whether the prompt ends where thoughts begin.
+        thinks: Whether the prompt ends in thoughts.
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
@@ -403,6 +403,7 @@ class Result:
         usage: Token counts by role, which the scheduler fills in.
         prompt: The first candidate's prompt, with special tokens, split where soft tokens are inserted. The
             scheduler fills it in.
+        thinks: Whether that prompt ends in thoughts. The scheduler fills it in.
     """
 
     answer: str | None
@@ -410,3 +411,4 @@ class Result:
     trace: tuple[Mapping[str, Any], ...] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
     prompt: tuple[str, ...] = ()
+    thinks: bool = False

@@ -66,6 +66,17 @@ class TestThinking:
         prompts = build_prompts(compose_config(["model.path=./any", "prompt=any"]), tokenizer, ())
         assert prompts.marks and asked(prompts).count("<think>") == 1
 
+    @pytest.mark.parametrize("prompt", ["math", "boolean", "choice", "text"])
+    def test_a_cue_may_stand_in_thoughts_that_a_template_opens(self, prompt):
+        for opens in ("<think>\n", ""):
+            tokenizer = tokenizer_of("qwen3")
+            tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '" + opens + "' }}{%- endif %}"
+            prompts = build_prompts(compose_config(["model.path=./any", f"prompt={prompt}"]), tokenizer, ())
+            solve = prompts.solve(Problem("q", HAIKU))
+            review = prompts.review("multi_generate", Problem("q", HAIKU), ["Answer: 1"])
+            assert solve.thinks == review.thinks == bool(opens)
+            assert tokenizer.decode(solve.ids).endswith(opens + prompts.wording.cue)
+
     @pytest.mark.parametrize(
         ("family", "written"),
         [

@@ -91,11 +91,11 @@ class Prompts:
         self._cue = wording.cue
         self.marks: Marks | None = None
         """The marks around the thoughts in which a solution begins, or None."""
+        self._opens_thoughts = False  # the template does, in every prompt
         if layout == "chat":
             self._template = ChatTemplate(tokenizer, day, chat_options or {})
             self._template.render(self._messages(SPAN_TEXTS[0], ()))  # with the system message
-            if not wording.cue:
-                self._cue, self.marks = self._thinking()
+            self._cue, self.marks = self._thinking()
 
     @property
     def neutral(self) -> bool:
@@ -147,8 +147,11 @@ class Prompts:
         asked = [("user", SPAN_TEXTS[0])]
         text, off = self._template.render(asked), self._template.render(asked, enable_thinking=False)
         system, _, header = text.rpartition(SPAN_TEXTS[0])
-        if marks := opened(header):  # the template opens them
-            return "", marks
+        if marks := opened(header):
+            self._opens_thoughts = True
+            return self._cue, marks
+        if self._cue:  # it begins the answer
+            return self._cue, None
         if text != off:
             source = self._template.source + off
             marks = next((marks for marks in MARKS if marks.close in source), None)
@@ -187,6 +190,7 @@ class Prompts:
         while True:
             opening = wording.opening(count, brief)
             prompt = self._build(problem, opening, wording.ask, wording.cue, **fields)
+            prompt = replace(prompt, thinks=self._opens_thoughts)
             if shots is not None or room is None or len(prompt.ids) <= room or not count:
                 return prompt
             count -= 1

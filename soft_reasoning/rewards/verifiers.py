@@ -365,6 +365,7 @@ class ModelVerifier:
             prompt.ids,
             max_new_tokens=self.max_new_tokens,
             stop=prompt.stop,
+            thinks=prompt.thinks,
             role="verifier",
             sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
             seed=seed,

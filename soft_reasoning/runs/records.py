@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.thoughts import opened, split
+from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, Problem, Result
 
 COVERAGE_AT = 5
@@ -39,6 +39,7 @@ def to_record(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
             for candidate in result.candidates
         ],
         "prompt": list(result.prompt),
+        "thinks": result.thinks,
         "trace": list(result.trace),
         "usage": {role: asdict(usage) for role, usage in result.usage.items()},
         "doc": dict(problem.doc),
@@ -88,7 +89,7 @@ def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str |
     stored = [candidate["answer"] for candidate in record["candidates"]]
     if grader.name == record["extraction"]:
         return final, stored
-    question, thinks = record["question"], opened("".join(record["prompt"])) is not None
+    question, thinks = record["question"], record.get("thinks", False)  # older records lack it
     parsed = [
         grader.extract(split(c.text, thinks)[1], kind, question, cut=c.cut) for c in stored_candidates(record)
     ]

@@ -118,7 +118,9 @@ class Job(Future[Result], Generic[E_co]):
         except (BudgetSpent, StopIteration) as end:
             ended = isinstance(end, StopIteration)
             result = check_result(self.method, end.value) if ended else Result(None, ())
-            return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
+            thinks = self._first_request is not None and self._first_request.thinks
+            usage = dict(sorted(self.usage.items()))
+            return replace(result, usage=usage, prompt=self._prompt(), thinks=thinks)
         if self._first_request is None and isinstance(self.effect, Generate):
             self._first_request = next((r for r in self.effect.requests if r.role == "candidate"), None)
         return None

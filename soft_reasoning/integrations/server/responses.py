@@ -15,7 +15,7 @@ from soft_reasoning.engines.text import decode, earliest_stop
 from soft_reasoning.integrations.server.requests import Body
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.solution import Solution
-from soft_reasoning.thoughts import opened, split
+from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, Round, Usage
 
 
@@ -51,7 +51,7 @@ def _choice(
     candidate: Candidate | None, solution: Solution, lines: str, body: Body, prompts: Prompts
 ) -> Choice:
     full_text = solution.text if candidate is None else candidate.text
-    thought, text = split(full_text, opened("".join(solution.prompt)) is not None)
+    thought, text = split(full_text, solution.thinks and candidate is not None)
     start, end = len(full_text) - len(text), earliest_stop(text, body.stop)
     text = text if end < 0 else text[:end]  # joined completions may contain a stop string
     if candidate is None:
