@@ -1,13 +1,16 @@
 """Record a real model's answers: one greedy text, sampled texts and programs for each question.
 
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
+    python -m experiments.real_models.record --judge OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k \\
+        dataset.path=FILE verifier=probability
     python -m experiments.real_models.record --strip OUT.jsonl [RUN] experiments/results/recordings/NAME.csv
 
 Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
 Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
+``--judge`` adds the verifier's score of each recorded text, the texts of a question as one round.
 ``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
 any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
-and its mean log-probability. A run's folder adds its candidates, as a kind of their own.
+its mean log-probability, and a verifier's score. A run's folder adds its candidates, as a kind of their own.
 """
 
 from __future__ import annotations
@@ -15,20 +18,35 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pandas as pd
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.programs import Sandbox
 from soft_reasoning.rewards.programs.writing import answer_of, code_of
+from soft_reasoning.rewards.rounds import VerifiedMethod
+from soft_reasoning.rewards.verifiers import Verifier, verify
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.types import GREEDY, Completion, Problem, Request, Sampling, seed_for
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.types import (
+    GREEDY,
+    Candidate,
+    Completion,
+    FinishReason,
+    Problem,
+    Request,
+    Result,
+    Sampling,
+    seed_for,
+)
 
 GREEDY_TEXT, TEXT, PROGRAM, CANDIDATE = "greedy", "text", "program", "candidate"
 MAX_PROGRAM_TOKENS = 300
@@ -82,6 +100,52 @@ def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> Non
                     file.flush()
 
 
+@dataclass(frozen=True)
+class Judging:
+    """A method whose result holds a verifier's scores of a question's recorded texts, judged as one round."""
+
+    verifier: Verifier
+    texts: Mapping[str, Sequence[Mapping[str, Any]]]
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        candidates = [self.candidate(line, problem, context) for line in self.texts[problem.id]]
+        verdict = yield from verify(self.verifier, problem.without_gold(), candidates, context, [])
+        return Result(None, tuple(candidates), ({"scores": verdict.scores},))
+
+    def candidate(self, line: Mapping[str, Any], problem: Problem, context: Context) -> Candidate:
+        reason = FinishReason.LENGTH if line["cut"] else FinishReason.EOS
+        answer = context.grader.extract(line["text"], problem.answer_type, problem.question, cut=line["cut"])
+        return Candidate(
+            line["text"], answer, 0, generated_tokens=line["tokens"], finish_reason=reason, coherence=0.0
+        )
+
+
+def judge(path: Path, config: DictConfig) -> None:
+    """Append the scores of the configured verifier for the texts in ``path`` that have none yet."""
+    engine, dataset = build_engine(config), build_dataset(config)
+    context = build_context(config, engine, dataset.exemplars())
+    name, texts = config.verifier.name, dict[str, list[dict[str, Any]]]()
+    lines = stored(path)
+    for line in lines:
+        if line["kind"] == TEXT:
+            texts.setdefault(line["id"], []).append(line)
+    judged = {line["id"] for line in lines if line["kind"] == name}
+    problems = [p for p in dataset.problems() if p.id in texts and p.id not in judged]
+    method = Judging(cast(VerifiedMethod, build_method(config)).verifier, texts)
+    with open(path, "a", encoding="utf-8") as file:
+        for problem, result in drive(problems, method, context):
+            tokens = sum(usage.generated_tokens for usage in result.usage.values())
+            for line, score in zip(texts[problem.id], result.trace[0]["scores"], strict=True):
+                common = {key: line[key] for key in ("id", "sample", "type", "gold", "cut", "logprob")}
+                scored = {"kind": name, "text": "", "tokens": tokens / len(texts[problem.id]), "score": score}
+                file.write(json.dumps(common | scored) + "\n")
+            file.flush()
+
+
 def line_of(problem: Problem, kind: str, sample: int, begin: str, completion: Completion) -> dict[str, Any]:
     count, cut = max(len(completion.logprobs), 1), completion.finish_reason == "length"
     return {
@@ -120,6 +184,7 @@ def strip(path: Path, out: Path, run: Path | None = None) -> None:
             {key: line[key] for key in ("id", "kind", "sample", "type", "gold")}
             | {"answer": answer, "right": int(grader.equal(answer, line["gold"], line["type"]))}
             | {"tokens": line["tokens"], "cut": int(line["cut"]), "logprob": line["logprob"]}
+            | ({"score": line["score"]} if "score" in line else {})
         )
     if run is not None:
         rows += candidates_of(run, grader)
@@ -163,6 +228,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "overrides", nargs="*", help="model, data set and other options; with --strip the CSV"
     )
     parser.add_argument("--strip", action="store_true", help="write the recording without its texts")
+    parser.add_argument("--judge", action="store_true", help="add the configured verifier's scores")
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4)
     parser.add_argument("--temperature", type=float, default=0.7)
@@ -174,6 +240,8 @@ def main(words: Sequence[str] | None = None) -> None:
             parser.error("expected --strip OUT.jsonl [RUN] FILE.csv")
         *run, out = map(Path, arguments.overrides)
         strip(arguments.path, out, *run)
+    elif arguments.judge:
+        judge(arguments.path, compose_config(arguments.overrides))
     else:
         arguments.path.parent.mkdir(parents=True, exist_ok=True)
         record(arguments.path, compose_config(arguments.overrides), arguments)

@@ -18,10 +18,11 @@ from __future__ import annotations
 import argparse
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,8 @@ from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.search.stopping import settled
+
+KINDS = (GREEDY_TEXT, TEXT, PROGRAM, CANDIDATE)  # every other kind is a verifier's name
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Recorded:
     texts: Sequence[Answered]
     programs: Sequence[Answered]
     candidates: Sequence[Answered] = ()
+    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """A verifier's score of each text, by the verifier's name."""
 
 
 @dataclass
@@ -157,36 +162,40 @@ JUDGES = {
 }
 
 
+def score_of(name: str) -> Callable[[Recorded, int], float]:
+    """The verifier ``name`` as a judge."""
+    return lambda question, i: question.scores[name][i]
+
+
+def judges(questions: Sequence[Recorded]) -> dict[str, Callable[[Recorded, int], float]]:
+    """All judges of a recording: those of its texts and programs, and the verifiers that scored all texts."""
+    names = set.intersection(*(set(question.scores) for question in questions))
+    return JUDGES | {f"`verifier={name}`": score_of(name) for name in sorted(names)}
+
+
 def load(path: Path) -> list[Recorded]:
     """The questions of a recording that have all their texts and programs."""
     table = pd.read_csv(
         path, dtype={"answer": str, "gold": str}, keep_default_na=False, na_values={"answer": [""]}
     )
-    recorded = table[table.kind != CANDIDATE]
+    recorded = table[table.kind.isin([GREEDY_TEXT, TEXT, PROGRAM])]
     counts = recorded.groupby("id").size()
     questions = []
     for _, rows in table[table.id.isin(counts[counts == counts.max()].index)].groupby("id", sort=False):
-        kinds = {
-            kind: [
-                Answered(
-                    None if pd.isna(row.answer) else row.answer, bool(row.right), row.tokens, row.logprob
-                )
-                for row in part.sort_values("sample").itertuples()
-            ]
-            for kind, part in rows.groupby("kind")
+        parts = {kind: part.sort_values("sample") for kind, part in rows.groupby("kind")}
+        kinds = {kind: [read(row) for row in parts[kind].itertuples()] for kind in KINDS if kind in parts}
+        scores = {
+            kind: part.score.astype(float).tolist() for kind, part in parts.items() if kind not in KINDS
         }
-        first = rows.iloc[0]
-        questions.append(
-            Recorded(
-                first.type,
-                first.gold,
-                kinds[GREEDY_TEXT][0],
-                kinds[TEXT],
-                kinds.get(PROGRAM, []),
-                kinds.get(CANDIDATE, []),
-            )
-        )
+        texts, [greedy] = kinds[TEXT], kinds[GREEDY_TEXT]
+        more = kinds.get(PROGRAM, []), kinds.get(CANDIDATE, [])
+        questions.append(Recorded(rows.iloc[0].type, rows.iloc[0].gold, greedy, texts, *more, scores))
     return questions
+
+
+def read(row: Any) -> Answered:
+    """A row of a recording."""
+    return Answered(None if pd.isna(row.answer) else row.answer, bool(row.right), row.tokens, row.logprob)
 
 
 def minus(right: Sequence[float], other: Sequence[float]) -> str:
@@ -280,7 +289,7 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
     mixed = [q for q in questions if len({text.right for text in q.texts[:texts]}) == 2]
     rows = []
-    for name, judge in JUDGES.items():
+    for name, judge in judges(questions).items():
         values = []
         for question in mixed:
             scores = {right: [] for right in (True, False)}
@@ -289,10 +298,16 @@ def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
             wins = [(a > b) + 0.5 * (a == b) for a in scores[True] for b in scores[False]]
             values.append(float(np.mean(wins)))
         error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
-        rows.append([name, f"{np.mean(values):.3f} ± {error:.3f}"])
-    return Table(
-        ["judge of a text", f"AUC within the {len(mixed)} questions with right and wrong texts"], rows
-    )
+        means = (
+            np.mean([judge(q, i) for q in questions for i in range(texts) if q.texts[i].right == right])
+            for right in (True, False)
+        )
+        votes = [Rules(question).best(judge, texts, 0)[0] for question in questions]
+        row = [name, f"{np.mean(values):.3f} ± {error:.3f}", *(f"{mean:.2f}" for mean in means)]
+        rows.append([*row, f"{100 * np.mean(votes):.1f}"])
+    columns = ["judge of a text", f"AUC within the {len(mixed)} questions with right and wrong texts"]
+    columns += ["mean for right texts", "for wrong ones", "a vote weighted by it, right %"]
+    return Table(columns, rows)
 
 
 def arms_table(questions: Sequence[Recorded], count: int) -> Table:

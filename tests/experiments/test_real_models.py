@@ -70,9 +70,19 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
         file.writelines(
             json.dumps(program | {"id": line["id"]}) + "\n" for line in lines if line["sample"] == 1
         )
+    judged = ["--judge", str(path), *words, "verifier=probability"]
+    record.main(judged)
+    scored = path.read_text()
+    record.main(judged)
+    assert path.read_text() == scored  # nothing is judged twice
     record.main([str(path), str(tmp_path / "r.csv"), "--strip"])
     table = pd.read_csv(tmp_path / "r.csv")
-    assert list(table.columns) == [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob"]
+    columns = [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob", "score"]
+    assert list(table.columns) == columns
+    assert table[table.kind == "single_judge"].score.between(0, 1).sum() == 6
+    assert "`verifier=single_judge`" in [
+        row[0] for row in replay.judges_table(replay.load(tmp_path / "r.csv"), 2).rows
+    ]
     questions = replay.load(tmp_path / "r.csv")
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
