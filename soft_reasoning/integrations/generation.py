@@ -178,7 +178,9 @@ def _check_positions(positions: Tensor | None, ids: Tensor, mask: Tensor | None)
         return
     read = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     expected = read.long().cumsum(-1) - 1
-    if positions.shape[-1:] != ids.shape[-1:] or (positions.expand_as(ids) - expected)[read].any():
+    rows, length = positions.shape[-2:-1], positions.shape[-1:]
+    fits = length == ids.shape[-1:] and rows in ((), (1,), ids.shape[:1])
+    if not fits or (positions - expected)[..., read].any():
         raise UserError(
             "generate: expected position_ids that count a prompt's tokens from 0, got others; leave them out"
         )

@@ -136,7 +136,8 @@ def run(
             display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
         done = {row.problem["doc_id"] for row in rows}
         todo = [problem for problem in problems if problem.id not in done]
-        completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), store.folder)
+        own = store.folder if store.locked else None  # SQLite needs locks
+        completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
         if todo and completions is not None and completions.path.exists():
             display.say(f"completions that are stored in {completions.path} are not generated again")
         try:

@@ -49,7 +49,8 @@ class Store:
 
     ``records`` are the stored records, in order. ``costs`` are the ``seconds`` and ``peak_bytes``, by kind,
     over all starts of the run. ``notes`` holds a line for each observation on opening. ``samples.jsonl``
-    itself is locked (flock), so a dead process leaves no lock.
+    itself is locked (flock), so a dead process leaves no lock. ``locked`` is False where the filesystem has
+    no locks.
 
     Raises:
         UserError: If the folder cannot be written, is in use by another process, or holds results of another
@@ -95,6 +96,7 @@ class Store:
             raise
 
     def _lock(self) -> None:
+        self.locked = True
         try:
             fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -104,7 +106,11 @@ class Store:
             ) from error
         except OSError as error:  # some network filesystems, such as Lustre, have no flock
             why = error.strerror or str(error)
-            self.notes.append(f"{self.folder} cannot be locked ({why}): do not run into it twice at a time")
+            self.locked = False
+            self.notes.append(
+                f"{self.folder} cannot be locked ({why}): do not run into it twice at a time; completions of "
+                "unfinished problems are not kept there (cache=FOLDER keeps them elsewhere)"
+            )
 
     def _start_over(self) -> None:
         os.ftruncate(self._samples, 0)

@@ -2,18 +2,20 @@
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from itertools import combinations
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import equal
-from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
+from soft_reasoning.answers.latex import START, VERIFIED, MathVerifyProcess
 from soft_reasoning.types import UserError
 
 
@@ -138,6 +140,24 @@ def test_a_process_that_cannot_start_is_an_error_and_not_unequal(memory):
     assert "\n" not in str(error.value)
     with pytest.raises(UserError):  # not remembered as an answer
         small.ask(VERIFIED, "$1$", "$1$")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("current limit exceeds maximum limit"),  # macOS
+        ValueError("not allowed to raise maximum limit"),
+        OSError(22, "Invalid argument"),
+        PermissionError(1, "Operation not permitted"),
+        OSError(38, "Function not implemented"),
+    ],
+)
+def test_a_system_that_refuses_the_limit_runs_without_it(monkeypatch, error):
+    monkeypatch.setattr("resource.setrlimit", Mock(side_effect=error))
+    monkeypatch.setattr("signal.signal", Mock())
+    monkeypatch.setattr("logging.disable", Mock())
+    START(2**32)
+    resource.setrlimit.assert_called_once()
 
 
 UNDER_A_LIMIT = """

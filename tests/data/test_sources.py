@@ -65,6 +65,16 @@ def test_broken_files_are_named_in_one_line(tmp_path, name, text, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "\n\n\n", "q,a", "q,a\n", "q,a\r\n", '"q","a"\n\n', "   \n", ",\n"]
+)
+def test_a_csv_file_without_rows_says_what_its_first_line_is(tmp_path, text, mark):
+    with pytest.raises(UserError, match="one row, got none; the first line of a CSV file holds") as caught:
+        read_file(write(tmp_path / "rows.csv", mark + text))
+    assert "\n" not in str(caught.value)
+
+
 TWICE = {
     "a column": ("rows.csv", "question,answer,answer\n1?,2,3\n", "answer"),
     "a quoted column": ("rows.csv", 'question,"answer",answer\n1?,2,3\n', "answer"),

@@ -54,6 +54,28 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     assert any(reason in message for reason in reasons)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"dtype": "auto"},
+        {"dtype": "float32"},
+        {"dtype": "bfloat16"},
+        {"dtype": "float16"},
+        {"threads": 1},
+        {"max_batch_tokens": 100},
+        {"max_batch_rows": 3},
+        {"attn_implementation": "eager"},
+        {"attn_implementation": "sdpa"},
+    ],
+    ids=str,
+)
+def test_a_model_that_loads_as_asked_warns_of_nothing(caplog, settings):
+    with caplog.at_level("INFO"):
+        HuggingFaceEngine("demo", device="cpu", **settings).close()
+    assert [record.message for record in caplog.records if record.levelname != "INFO"] == []
+
+
 def test_an_encoder_decoder_is_refused():
     with pytest.raises(UserError, match="decoder-only.*t5"):
         loading.check_kind(T5Config())

@@ -197,6 +197,10 @@ def test_type_ids_and_positions_of_a_tokenizer_are_taken(demo, batch):
         {"token_type_ids": torch.zeros_like(ids)},
         {"position_ids": positions},
         {"position_ids": padded},
+        {"position_ids": positions.int()},
+        {"position_ids": positions.expand(3, *ids.shape)},  # as models with images have them
+        {"token_type_ids": torch.zeros_like(ids).int()},
+        {"token_type_ids": None, "position_ids": None},
         {"token_type_ids": torch.zeros_like(ids), "position_ids": positions},
     ):
         assert torch.equal(ours(demo, {**batch, **more}, method="cot", max_new_tokens=5), plain)
@@ -205,6 +209,10 @@ def test_type_ids_and_positions_of_a_tokenizer_are_taken(demo, batch):
         {"position_ids": positions.flip(-1)},
         {"position_ids": 0 * positions},
         {"position_ids": positions[:, 1:]},
+        {"position_ids": positions[1:]},
+        {"position_ids": positions.expand(3, *ids.shape) + torch.arange(3)[:, None, None]},
+        {"position_ids": torch.tensor(0)},
+        {"mm_token_type_ids": torch.ones_like(ids)},
         {"token_type_ids": torch.ones_like(ids)},
         {"inputs_embeds": torch.ones(3, 4, 8)},
         {"decoder_input_ids": ids},

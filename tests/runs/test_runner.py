@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from omegaconf import OmegaConf
@@ -83,6 +84,18 @@ def test_where_few_rows_fit_first_results_come_before_last_problems_begin():
         assert problem.id in ("p0", "p1") and seen[-1][-2:] == [0, 0]
         break
     launcher.close()
+
+
+@pytest.mark.parametrize("cache", ["run", "none", "elsewhere"])
+def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path, monkeypatch, capsys, cache):
+    """Such a filesystem has no locks for SQLite either, which then fails."""
+    method, context, config = world
+    monkeypatch.setattr("soft_reasoning.runs.store.fcntl.flock", Mock(side_effect=OSError(38, "No locks")))
+    cache = str(tmp_path / cache) if cache == "elsewhere" else cache
+    finished = run(problems(2), Local(method, context), tmp_path / "run", config | {"cache": cache})
+    assert finished.metrics["problems"] == 2 and not list((tmp_path / "run").glob("*.sqlite"))
+    assert "cannot be locked (No locks)" in capsys.readouterr().err
+    assert (tmp_path / "elsewhere").exists() == ("elsewhere" in cache)
 
 
 @pytest.mark.parametrize("max_live", [1, 64])

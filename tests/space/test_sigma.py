@@ -58,10 +58,13 @@ def looks(results):
     return [result.usage["sigma"].sequences if "sigma" in result.usage else 0 for result in results]
 
 
-def test_its_looks_are_counted_once_for_all_problems():
+@pytest.mark.parametrize(
+    ("count", "max_live"), [(1, 64), (2, 64), (3, 64), (8, 64), (2, 1), (5, 1), (5, 2), (8, 3)]
+)
+def test_its_looks_are_counted_once_for_all_problems(count, max_live):
     method, context = automatic()
-    problems = [Problem(str(i), f"q{i}") for i in range(3)]
-    together = [result for _, result in drive(problems, method, context)]
+    problems = [Problem(str(i), f"q{i}") for i in range(count)]
+    together = [result for _, result in drive(problems, method, context, max_live=max_live)]
     assert sum(looks(together)) == LOOKS and len({r.trace[0]["sigma"] for r in together}) == 1
     later = [result for _, result in drive([Problem("later", "q")], method, context)]
     assert looks(later) == [0] and later[0].trace[0]["sigma"] == together[0].trace[0]["sigma"]
