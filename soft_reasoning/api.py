@@ -122,13 +122,14 @@ class SoftReasoner:
         cache: str | PathLike[str] | None = None,
         **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
-        """Load a model by its name on the hub or its folder; "demo" is the bundled model.
+        """Load a model by a name of ``conf/model``, its name on the hub, or its folder.
 
-        The bundled model has its own default prompt. Exemplars come from the data set that ``overrides``
-        name, if ``dataset.shots`` asks for any.
+        "demo" is the bundled model, which has its own default prompt. A folder that is named as a model of
+        ``conf/model`` is ``./NAME``. Exemplars come from the data set that ``overrides`` name, if
+        ``dataset.shots`` asks for any.
 
         Args:
-            name_or_path: The name or the folder.
+            name_or_path: The name or the folder, as the option ``model`` of the command line.
             prompt, answer_type, overrides, cache: As for the class.
             options: The options of the class, and those of loading: device, dtype, device_map, quantization,
                 revision, adapter, attn_implementation, trust_remote_code.

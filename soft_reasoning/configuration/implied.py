@@ -149,7 +149,9 @@ def is_path(model: str) -> bool:
 
 
 def model_overrides(path: str) -> list[Override]:
-    """Return the overrides for a model's folder or hub name, or for several with commas, a sweep."""
+    """Return the overrides for a model: a name of conf/model, a folder or a hub name; commas make a sweep."""
+    if path in choices("model"):
+        return [Override("model", path)]
     if "," in path and all(is_path(part) for part in path.split(",")):
         return [Override("model", "_base"), Override("model.path", path)]
     return [Override("model", "_base"), Override.of("model.path", path)]

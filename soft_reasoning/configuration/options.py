@@ -250,7 +250,7 @@ class CallBuilder:
     """Builds the parts of calls, and caches them.
 
     Args:
-        model: The model's name or folder.
+        model: The model's name in conf/model or on the hub, or its folder.
         prompt: A shipped prompt's name or a custom prompt; None chooses by the model and ``answer_type``.
         answer_type: The type of answers; None uses the prompt's.
         overrides: The user's overrides.
