@@ -2,6 +2,7 @@
 
 Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
 :class:`Completion` (logits, hidden states) hold tensors. Everything stored is plain Python.
+Importing this module does not import torch, which takes seconds and which wrong options do without.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 class UserError(Exception):
@@ -36,6 +38,8 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
 
     The same arguments give the same stream on every machine and in every order of calls.
     """
+    import torch
+
     return torch.Generator().manual_seed(seed_for(seed, *stage))
 
 

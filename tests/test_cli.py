@@ -59,6 +59,41 @@ def test_a_wrong_command_is_one_line(command, words, expected):
     assert len(done.stderr.splitlines()) == 1 and expected in done.stderr
 
 
+REFUSES = """
+import sys
+from soft_reasoning.commands.entry import main
+try:
+    main()
+finally:
+    print(*{'torch', 'transformers', 'pandas', 'scipy', 'botorch', 'datasets', 'matplotlib'} & {*sys.modules})
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fly"],
+        ["run", "limt=3"],
+        ["run", "verifier=nonsense"],
+        ["run", "method=telepathy"],
+        ["run", "+acquisiton.beta=1"],
+        ["run", "seed=abc"],
+        ["run", "dataset.answer_type=integer"],
+        ["run", "--limit", "5"],
+        ["sweep", "limt=1,2"],
+        ["sweep", "verifier=none,nonsense"],
+        ["compare", "cot"],
+        ["compare", "cot", "telepathy", "limt=3"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_option_is_told_before_anything_slow_is_imported(words, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSES, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 2 and done.stdout == "\n" and len(done.stderr.splitlines()) == 1, done.stderr
+
+
 def test_methods_with_options_of_their_own_are_compared(command):
     done = command("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
     assert done.returncode == 0, done.stderr

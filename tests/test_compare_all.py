@@ -5,7 +5,7 @@ import json
 import pytest
 
 from soft_reasoning import UserError
-from soft_reasoning.commands.compare import ranked, write_preset
+from soft_reasoning.commands.halving import ranked, write_preset
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.overrides import parse
 from soft_reasoning.runs.runner import Summary

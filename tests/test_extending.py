@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.commands.run import run_one
+from soft_reasoning.commands.solving import run_one
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.reports.report import summary

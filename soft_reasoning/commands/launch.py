@@ -25,7 +25,6 @@ from soft_reasoning.configuration.conf_dir import conf_dir, known_keys, register
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.implied import SEARCH_PATH, complete
 from soft_reasoning.configuration.overrides import Override, split_flags
-from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
@@ -139,6 +138,8 @@ def one_line_errors() -> Generator[None]:
     except Exception as error:
         if (line := one_line(error)) is not None:
             refuse(line)
+        from soft_reasoning.engines.devices import is_out_of_memory  # imports torch
+
         if is_out_of_memory(error):
             refuse(OUT_OF_MEMORY)
         if not isinstance(error, OSError) or error.filename is None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-import torch
 from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
@@ -19,6 +18,8 @@ from soft_reasoning.types import Problem, UserError, generator_for, shortened
 
 Adapter: TypeAlias = Callable[..., Any]
 """A function of a row and its index that returns a problem, or an exemplar."""
+
+T = TypeVar("T")
 
 SAMPLES = ("first", "random")
 
@@ -80,8 +81,7 @@ class Dataset:
         """
         problems = self._all()
         if self._sample == "random":
-            order = torch.randperm(len(problems), generator=generator_for(self.seed, self.name, "sample"))
-            problems = [problems[i] for i in order.tolist()]
+            problems = _shuffled(problems, self.seed, self.name, "sample")
         if self._offset >= len(problems):
             raise UserError(
                 f"dataset {self.name}: expected rows beyond offset={self._offset}, got {len(problems)} in "
@@ -128,9 +128,8 @@ class Dataset:
         rows = self._rows(train.get("path"), hub, "dataset.train.path")
         adapter = _fitted(adapter, rows)
         questions = {problem.question for problem in self._all()}
-        order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
-        for row in (rows[i] for i in order):
+        for row in _shuffled(rows, self.seed, self.name, "exemplars"):
             if len(exemplars) == count:
                 break
             with located(row):
@@ -162,6 +161,13 @@ class Dataset:
             f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
             "dataset.hub.id=<owner/name>"
         )
+
+
+def _shuffled(items: Sequence[T], seed: int, *stage: object) -> list[T]:
+    """``items`` in an order that :func:`~soft_reasoning.types.generator_for` draws."""
+    import torch  # takes seconds, which wrong options do without
+
+    return [items[i] for i in torch.randperm(len(items), generator=generator_for(seed, *stage)).tolist()]
 
 
 def _adapter(option: str, row: Adapter | str) -> Adapter:

@@ -10,8 +10,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
-import torch
-
 from soft_reasoning.checks import choice, form
 from soft_reasoning.prompts.chat import ChatTemplate, Message
 from soft_reasoning.prompts.special_tokens import PromptEncoder
@@ -244,6 +242,8 @@ class Prompts:
             before, after = self._headers(problem.messages)
         if placement == "first":
             return before
+        import torch  # takes seconds, which wrong options do without
+
         span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
         draw = generator_for(seed, problem.id, "placement")
         return before + 1 + int(torch.randint(span, (), generator=draw))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands.run import run_one
+from soft_reasoning.commands.solving import run_one
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.conf_dir import conf_dir
 from soft_reasoning.configuration.parts import built

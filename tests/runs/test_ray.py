@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.commands.run import run_one
+from soft_reasoning.commands.solving import run_one
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import LocalLauncher

@@ -1,0 +1,113 @@
+"""What ``run`` and ``compare`` do once their options are accepted: a method, or several, on a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from soft_reasoning.configuration.build import build_dataset, build_method, plain
+from soft_reasoning.configuration.compose import compared_methods, compose_config
+from soft_reasoning.configuration.conf_dir import run_name
+from soft_reasoning.configuration.implied import full_names
+from soft_reasoning.configuration.overrides import Override, parse
+from soft_reasoning.configuration.parts import built
+from soft_reasoning.reports.compare import compare
+from soft_reasoning.reports.report import summary, write_report
+from soft_reasoning.reports.run_groups import PREFERRED
+from soft_reasoning.runs.files import PAGE, PROBES
+from soft_reasoning.runs.manifest import tokens_scale_with_samples
+from soft_reasoning.runs.metrics import equal_samples
+from soft_reasoning.runs.runner import Launcher, Summary, run
+from soft_reasoning.types import UserError
+
+
+def run_one(
+    config: DictConfig,
+    folder: Path,
+    launcher: Launcher,
+    *,
+    overrides: Sequence[Override] = (),
+    tracked: bool = True,
+) -> Summary:
+    """Run one method on one data set into ``folder``.
+
+    Args:
+        config: The configuration.
+        folder: The run's folder.
+        launcher: Starts the engine.
+        overrides: The options of the run's command.
+        tracked: Whether a tracker follows the run.
+    """
+    build_method(config)  # refuses bad values before anything is loaded
+    tracker = built(config, "logging") if tracked and config.logging._target_ else None
+    dataset = build_dataset(config)
+    problems = dataset.problems()
+    solver = launcher.start(config, problems, dataset.exemplars())
+    return run(
+        problems,
+        solver,
+        folder,
+        plain(config),
+        overrides=overrides,
+        fresh=config.fresh,
+        progress=config.progress,
+        tracker=tracker,
+        report=write_report,
+    )
+
+
+def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
+    """Run several methods on the same problems, each into its own folder.
+
+    The reference comes first, and methods that can share an engine run one after the other. Under
+    ``budget=equal`` a method with ``samples`` first runs with its configured number into ``PROBES``, and then
+    with the number that ``equal_samples`` computes from that run.
+    """
+    overrides, equal = parse(HydraConfig.get().overrides.task), config.budget == "equal"
+    commands = {
+        label: [*overrides, *full_names(changes, context=overrides)]
+        for label, changes in compared_methods(config).items()
+    }
+
+    def compose_method(label: str, *change: Override) -> DictConfig:
+        config = compose_config([*commands[label], *change])
+        config.label = label
+        return config
+
+    configs = {label: compose_method(label) for label in commands}
+    if config.reference is not None and config.reference not in configs:
+        raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
+    for method in configs.values():  # refuses bad values of every method before any work
+        build_method(method)
+    engines = {label: plain(method.engine) for label, method in configs.items()}
+    preferred = [label for label in configs if configs[label].method.name == PREFERRED]
+    first = PREFERRED if PREFERRED in preferred else [*preferred, *configs][0]
+    settings = [engines[first], *engines.values()]
+    summaries: dict[str, Summary] = {}
+
+    for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
+        method, name = configs[label], label.replace(" ", ",")
+        if equal and label != first and tokens_scale_with_samples(plain(method)["method"]):
+            probe = f"{name},method.samples={method.method.samples}"
+            probed = run_one(
+                method, folder / PROBES / run_name(probe), launcher, overrides=commands[label], tracked=False
+            )
+            samples = equal_samples(probed.metrics, method.method.samples, summaries[first].metrics)
+            change = Override("method.samples", str(samples))
+            method, name = compose_method(label, change), f"{name},{change}"
+        summaries[label] = run_one(method, folder / run_name(name), launcher, overrides=commands[label])
+    compare([summaries[label].folder for label in configs], folder, reference=config.reference)
+
+
+def run_configured(config: DictConfig, folder: Path) -> None:
+    """Run the configured method or comparison."""
+    with closing(built(config, "launcher")) as launcher:
+        if config.methods is None:
+            finished = run_one(config, folder, launcher, overrides=parse(HydraConfig.get().overrides.task))
+            print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
+        else:
+            run_comparison(config, folder, launcher)
