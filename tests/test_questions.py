@@ -15,6 +15,8 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.self_consistency import SelfConsistency
 from soft_reasoning.prompts import Wording
+from soft_reasoning.solution import Solution, Vote
+from soft_reasoning.types import Candidate
 
 QUESTIONS = ["Ada has 3 apples. How many?", "Ben has 4 books. How many?"]
 FAKE = ["engine=fake", "max_new_tokens=30"]
@@ -194,6 +196,32 @@ def test_a_solution_explains_itself(reasoner):
     assert data == solution.to_dict() and data["answer"] == solution.answer and data["text"] == solution.text
     assert len(data["candidates"]) == len(solution.candidates)
     assert pickle.loads(pickle.dumps(solution)) == solution
+
+
+def shown(answer, *candidates, **fields):
+    return Solution(answer, candidates, question="Why?", method="cot", **fields)._repr_html_()
+
+
+def test_a_notebook_shows_the_answer_the_text_the_votes_and_the_candidates():
+    found = Candidate("It is 18.", "18", 0, reward=0.5), Candidate("It is 7.", "7", 1, reward=0.25)
+    votes = Vote("18", 1, 0, 0.5), Vote("7", 1, 0, 0.25)
+    page = shown("18", *found, votes=votes, rule="reward_vote")
+    assert page.startswith("<p><b>18</b> <small>cot, 2 candidates,")
+    assert "<blockquote>It is 18.</blockquote>" in page and page.count("<tr") == 3
+    assert "Round 1:" in page and "Round 2:" in page and "It is 7." in page
+
+
+def test_a_notebook_shows_free_text_once_before_its_counts():
+    haiku = "Old pond,\na frog leaps in."
+    page = shown(haiku, Candidate(haiku, haiku, 0))
+    assert "<b>" not in page and f"<blockquote>{haiku}</blockquote>" in page
+
+
+def test_a_notebook_escapes_what_a_model_wrote_and_shows_a_lacking_answer():
+    page = shown("<b>1</b>", Candidate("<script>alert(1)</script> & so", "<b>1</b>", 0))
+    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in page
+    assert "<b>&lt;b&gt;1&lt;/b&gt;</b>" in page
+    assert "<blockquote></blockquote>" in shown(None)
 
 
 @pytest.mark.parametrize("kind", ["dict", "file", "object"])

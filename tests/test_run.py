@@ -26,6 +26,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             ["reward.verifier_weight=1e308"],
             "reward.verifier_weight: expected a finite number at least 0 at most",
         ),
+        (
+            ["reward.verifier_weight=0", "reward.coherence_weight=0"],
+            "reward.coherence_weight: expected a weight above 0 beside verifier_weight=0",
+        ),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
         (["methods=cot"], "methods: expected a list such as [cot,"),

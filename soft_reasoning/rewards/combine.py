@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.checks import choice, real
+from soft_reasoning.checks import OptionError, choice, real
 from soft_reasoning.rewards.coherence import CERTAINTIES, KINDS, LIKELIEST, coherence
 from soft_reasoning.types import Candidate, Completion
 
@@ -41,6 +41,11 @@ class Reward:
     def __post_init__(self) -> None:
         for key in ("verifier_weight", "coherence_weight"):
             real(key, getattr(self, key), least=0.0, most=MOST_WEIGHT)
+        if not self.verifier_weight and not self.coherence_weight:
+            raise OptionError(
+                "coherence_weight",
+                "expected a weight above 0 beside verifier_weight=0, got 0: all rewards are 0",
+            )
         choice("coherence", self.coherence, KINDS)
 
     @property

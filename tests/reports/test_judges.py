@@ -119,6 +119,23 @@ def test_too_few_questions_and_one_kind_are_one_line(tmp_path):
         fitted_to(right, PARTS)
 
 
+def test_an_ensemble_without_a_part_better_than_chance_is_refused(command, tmp_path, monkeypatch):
+    parts = ("texts", "verdict", "coherence")
+
+    def misleading(*_):
+        """Questions whose right candidates every part scores lowest."""
+        values = [dict.fromkeys(parts, score) for score in (0.0, 0.9, 1.0)]
+        return [JudgedQuestion(str(i), [0, 1, 2], [True, False, False], values) for i in range(20)]
+
+    monkeypatch.setattr("soft_reasoning.commands.calibrate_judges.judged_questions", misleading)
+    model = ["method=verified_sampling", "verifier=ensemble", "verifier.programs_weight=0", "engine=fake"]
+    small = ["search.rounds=0", "search.candidates=2", "max_new_tokens=4", "limit=4", "progress=false"]
+    done = command("calibrate", *model, *small, "hydra.run.dir=cal")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "calibrate: expected a part that is right more often than chance, got none" in done.stderr
+    assert not (tmp_path / "cal" / "weights.json").exists()
+
+
 def test_the_command_fits_weights_that_a_run_takes_and_others_refuse(command, tmp_path):
     model = ["method=verified_sampling", "verifier=ensemble", "verifier.programs_weight=0", "progress=false"]
     small = [*model, "search.rounds=0", "search.candidates=4", "max_new_tokens=60"]

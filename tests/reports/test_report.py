@@ -70,6 +70,33 @@ def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path,
     assert [text.count("greedy decoding") for text in shown] == [warned, warned]
 
 
+@pytest.mark.parametrize(
+    ("cut", "answered", "line"),
+    [
+        (0, False, None),
+        (3, False, None),  # fewer than a tenth
+        (4, False, "4 of 40 candidates were cut at 26 tokens; raise max_new_tokens"),
+        (40, False, "40 of 40 candidates were cut at 26 tokens; raise max_new_tokens"),
+        (40, True, None),  # they were cut behind their answers
+    ],
+)
+def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answered, line):
+    results = []
+    for i in range(20):
+        candidates = tuple(
+            Candidate("So 1 +", "2" if answered else None, 0, generated_tokens=7 + i, finish_reason="length")
+            if 2 * i + j < cut
+            else Candidate("2", "2", 0, generated_tokens=26, finish_reason="eos")
+            for j in range(2)
+        )
+        results.append((Problem(f"p{i}", "q", "2"), Result("2", candidates)))
+    stored(tmp_path, {}, results)
+    expected = [] if line is None else [line.replace("26", str(7 + (cut - 1) // 2))]
+    assert write_report(tmp_path) == expected
+    text = (tmp_path / "report.md").read_text()
+    assert [part for part in text.splitlines() if "were cut" in part] == expected
+
+
 def test_the_first_table_begins_with_what_happened(tmp_path):
     folder = finished(tmp_path / "run", "soft_reasoning", range(15))
     first, blank, *table = summary(folder).splitlines()

@@ -40,6 +40,11 @@ def test_weights_leave_parts_out():
     assert Reward()(None, 0.3) == 0.3
 
 
+def test_a_reward_that_is_always_0_is_refused():
+    with pytest.raises(UserError, match="coherence_weight: expected a weight above 0 .*all rewards are 0"):
+        Reward(verifier_weight=0.0, coherence_weight=0.0)
+
+
 def test_self_certainty_by_hand():
     """One token of two likeliest at 0.9 and 0.1, then two at 0.5 each: divergences 0.511, 0 and 0."""
     sure = TopLogprobs((0, 1), (math.log(0.9), math.log(0.1)))
