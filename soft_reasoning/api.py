@@ -17,13 +17,11 @@ from typing import Any, TypeAlias, Unpack, cast, overload
 from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_engine
+from soft_reasoning.configuration.calls import CallBuilder, Parts, check_solvable
 from soft_reasoning.configuration.options import (
-    CallBuilder,
     LoadOptions,
     Options,
-    Parts,
     check_overrides,
-    check_solvable,
     checked,
     loading_settings,
 )
@@ -317,7 +315,7 @@ class SoftReasoner:
     ) -> Generator[None]:
         """Submit the ``jobs`` of a call; an error inside, Ctrl-C or a cancelled task ends them.
 
-        Problems that cannot be solved are refused before any model work.
+        Problems that cannot be solved are rejected before any model work.
         """
         if send is not None:
             for job in jobs.values():
@@ -360,7 +358,9 @@ class SoftReasoner:
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
             if job.problem != problem:
-                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
+                raise UserError(
+                    f"solve: expected different ids, got two questions with {problem.id!r}; rename one"
+                )
         return jobs, parts
 
     @staticmethod

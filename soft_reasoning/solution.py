@@ -228,7 +228,7 @@ def _line(text: str, width: float = WIDTH) -> str:
 
 
 def _code(text: str) -> str:
-    """A program with what it came to, which keeps its lines; "" for other texts."""
+    """A program with its outcome, which keeps its lines; "" for other texts."""
     if not text.startswith("```"):
         return ""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("```")]

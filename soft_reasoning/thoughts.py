@@ -54,5 +54,5 @@ def answer_start(text: str, thinks: bool = False) -> int | None:
 
 
 def opened(text: str) -> Marks | None:
-    """The marks of the thoughts that a prompt's ``text`` ends in the middle of, at their beginning."""
+    """The marks of the thoughts at whose beginning a prompt's ``text`` ends, if any."""
     return next((marks for marks in MARKS if text.rstrip().endswith(marks.open.strip())), None)

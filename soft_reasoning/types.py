@@ -50,7 +50,7 @@ class GivenPrompt:
     Attributes:
         prompt: A text, which the tokenizer encodes with its special tokens, or token ids.
         stop: Texts that end a completion.
-        max_new_tokens: Most tokens of a completion; None uses the method's limit.
+        max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
     """
 
     prompt: str | tuple[int, ...]
@@ -103,7 +103,7 @@ class Prompt:
         ids: The token ids.
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
         stop: Texts that end a completion.
-        max_new_tokens: Most tokens of a completion; None uses the method's limit.
+        max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
         thinks: Whether it ends in the model's thoughts.
     """
 
@@ -151,7 +151,7 @@ class Request:
         soft: (m, D) soft tokens, scaled as the model's embedding lookup returns them, or None.
         position: Index in ``prompt_ids`` before which soft tokens are inserted; None puts them last.
         sampling: How tokens are chosen.
-        max_new_tokens: Most generated tokens.
+        max_new_tokens: Maximum number of generated tokens.
         min_new_tokens: Number of tokens before which nothing ends the completion.
         stop: Texts that end the completion; they count in the answer, not in thoughts before it.
         thinks: Whether the prompt ends in thoughts.

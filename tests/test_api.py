@@ -31,7 +31,7 @@ def test_an_empty_question_is_refused(reasoner, bad):
 
 
 def test_an_id_has_one_question(reasoner):
-    with pytest.raises(UserError, match="two for '1'"):
+    with pytest.raises(UserError, match="two questions with '1'"):
         reasoner.solve([{"id": 1, "question": QUESTIONS[0]}, {"id": 1, "question": QUESTIONS[1]}])
     assert len(reasoner.solve([{"id": 1, "question": QUESTIONS[0]}] * 2)) == 2
 
@@ -55,7 +55,8 @@ def test_an_id_has_one_question(reasoner):
         ("demo", {"dtyp": "auto"}, "expected options among method, .*dtype, .*got dtyp"),
         ("gpt-4o", {}, "expected the model gpt-4o on the hub or in the local cache"),
         ("nowhere/to/be/found", {}, "expected a folder with a model at model.path, found none"),
-        ("demo", {"dtype": "float7"}, "model.dtype"),
+        ("demo", {"dtype": "float7"}, "model.dtype: expected auto or one of float32, .*got .float7"),
+        ("demo", {"quantization": "3bit"}, "model.quantization: expected 4bit, 8bit or a mapping, got .3bit"),
     ],
 )
 def test_what_cannot_be_loaded_is_one_line(name, options, expected):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration import options as call_options
+from soft_reasoning.configuration import calls
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.types import Generate, Request, Result
@@ -141,7 +141,7 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
 
 
 def test_the_parts_of_calls_are_bounded_in_any_thread(monkeypatch):
-    monkeypatch.setattr(call_options, "MOST_CACHED", 3)
+    monkeypatch.setattr(calls, "MOST_CACHED", 3)
     errors = []
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
         cache = reasoner._parts._cache

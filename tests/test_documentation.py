@@ -141,7 +141,7 @@ SMALL = {
 }
 """By script, what makes it small."""
 ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))
-LABELLED = "".join(  # the fake engine's most frequent answers: agreement tells right ones from wrong ones
+LABELLED = "".join(  # the fake engine's most frequent answers, so that agreement is a good judge
     f'{{"question": "What is {n} and {n}?", "answer": "{answer}"}}\n'
     for n, answer in enumerate((12, 17, 1, 0))
 )

@@ -1,4 +1,4 @@
-"""Any value of any option is taken or refused in one line."""
+"""Any value of any option is taken or rejected with a one-line error."""
 
 import pytest
 from hypothesis import given, settings

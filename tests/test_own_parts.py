@@ -111,12 +111,12 @@ class Plain:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"verifier": Oracle}, "got the class Oracle; make an object of it"),
+        ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
         ({"method": "cot", "verifier": lambda q, c: []}, "method that has it, got method=cot; leave"),
         ({"verifier": lambda q, c: [1]}, r"verifier: expected 3 scores, one for each candidate, got \[1\]"),
         ({"verifier": lambda q, c: [7, 0, 0]}, "score: expected a finite number at least 0 at most 1, got 7"),
         ({"acquisition": 5}, "acquisition: expected a class of acquisition functions"),
-        ({"method": Method}, "method: expected .*got the class Method; make an object of it"),
+        ({"method": Method}, "method: expected .*got the class Method; pass an instance"),
         ({"method": Method()}, "whose solve does not take them"),
         ({"method": object()}, "method: expected a name, or an object with a name and solve"),
         ({"method": Plain()}, "to yield effects, got Result from Plain.solve"),

@@ -40,6 +40,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         ),
         (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
+        (
+            ["surrogate.kernel._target_=gpytorch.means.ZeroMean"],
+            "surrogate.kernel: expected a kernel of GPyTorch",
+        ),
         (["acquisiton=ei"], "did you mean acquisition?"),
         (["+acquisition.betta=5"], "unexpected keyword argument 'betta'"),
         (["experiment=sweep_sigma"], "+experiment="),

@@ -1,6 +1,6 @@
 """The authors of the demo model's training text: their style and their mistakes.
 
-A language model learns from many authors, good and bad, and an opening word tells which author is writing.
+A language model learns from many authors, good and bad, and an opening word reveals which author is writing.
 This is a small and simple version. Thirteen authors write worked solutions; each has two opening words, a
 style, and *habits*: features of a problem that this author usually gets wrong. The popular authors share two
 habits, so on many problems most of them agree on a wrong answer. Six rare authors have other habits instead.

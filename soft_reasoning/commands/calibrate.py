@@ -145,7 +145,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         groups.setdefault(option, default)[value] = outcome
     if "sigma" not in config.embedding:
         name = _default(EMBEDDING, config)
-        print(f"embedding={name} has no sigma; soft-reasoning calibrate embedding=gaussian tries some\n")
+        print(f"embedding={name} has no sigma; soft-reasoning calibrate embedding=gaussian tries several\n")
     report(configured, size, groups, folder, f"search.prior={folder / PORTFOLIO}")
 
 

@@ -37,7 +37,7 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
 
     Raises:
         UserError: Without reference answers, if the ensemble's weights are fitted already, or if no part
-            tells right candidates from wrong ones.
+            distinguishes right candidates from wrong ones.
     """
     if ensemble.fitted is not None:
         raise UserError("calibrate: expected an ensemble without verifier.fitted, got one; leave it out")

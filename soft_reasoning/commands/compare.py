@@ -29,9 +29,9 @@ def main(words: Sequence[str]) -> None:
         print(COMPARE)
         return
     if "--all" in words:
-        from soft_reasoning.commands.halving import choose  # its imports take seconds
+        from soft_reasoning.commands.halving import halve_methods  # its imports take seconds
 
-        choose(names, [word for word in words if word not in (*names, "--all")])
+        halve_methods(names, [word for word in words if word not in (*names, "--all")])
         return
     if len(names) < 2:
         methods = " ".join(names) or "none"

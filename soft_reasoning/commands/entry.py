@@ -48,7 +48,7 @@ COMMANDS = {
         "run lm-evaluation-harness with a method as its model",
     ),
 }
-"""For each command its function, which takes the words after the command, its words, and what it does."""
+"""For each command: its function, which takes the words after the command; its usage; and what it does."""
 
 LINES = "\n".join(f"  {f'{name} {words}':<36} {what}" for name, (_, words, what) in COMMANDS.items())
 USAGE = f"""\

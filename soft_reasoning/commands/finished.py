@@ -1,4 +1,4 @@
-"""The commands about finished runs, without a model: ``regrade``, and ``show``."""
+"""The commands for finished runs, which need no model: ``regrade`` and ``show``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ run's own.
   grader=NAME                         another grader: default, released, lm_eval_strict, lm_eval_flexible or
                                       math_verify
   grader.extraction=strict|flexible   how the default grader reads the stored texts
-  grader.absolute=0.01                numbers this far apart are equal ...
-  grader.relative=0                   ... or this far, times the larger of them
+  grader.absolute=0.01                numbers are equal if they differ by at most this ...
+  grader.relative=0                   ... or by at most this share of the larger one
 
-Under another reading than the run's every candidate is read again; the search, its rewards and the choice
-of the texts that gave a final answer stay as they were. The same command that made the run restores its own
+If the reading differs from the run's, every candidate is read again; the search, its rewards and the choice
+of the texts that gave a final answer stay as they were. The command that made the run restores its own
 grades."""
 
 
@@ -138,7 +138,7 @@ def show_main(words: Sequence[str]) -> None:
         "--tables",
         action="store_true",
         help="write every table of a run to its tables/, as "
-        "CSV and LaTeX (those of a comparison lie in its folder)",
+        "CSV and LaTeX (those of a comparison are in its folder)",
     )
     arguments = parser.parse_args(words)
     with one_line_errors():

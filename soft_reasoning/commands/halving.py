@@ -29,7 +29,7 @@ QUESTIONS, TOKENS = 200, 1000
 """Defaults of limit (the last stage) and max_tokens (per question)."""
 
 
-def choose(names: Sequence[str], words: Sequence[str]) -> None:
+def halve_methods(names: Sequence[str], words: Sequence[str]) -> None:
     """Run successive halving (Karnin et al. 2013) over the methods ``names``, by default over all.
 
     The stages use a quarter, half and all of the questions; each continues copies of the previous one's runs.
@@ -41,7 +41,7 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
     if others := [*({*names} - {*known}), *short]:
         refuse(f"compare --all: expected names of methods ({', '.join(known)}), got {', '.join(others)}")
 
-    def halve(config: DictConfig, folder: Path) -> None:
+    def run_stages(config: DictConfig, folder: Path) -> None:
         total = QUESTIONS if config.limit is None else config.limit
         if not isinstance(total, int) or total < 4:
             raise UserError(f"limit: expected 4 questions or more to compare, got {total}")
@@ -74,7 +74,7 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
         write_preset(folder / PRESET, [*overrides, Override("method", methods[0]), budget])
         print(f"\nThe best of these questions is {methods[0]}: soft-reasoning run preset={folder / PRESET}")
 
-    launch(halve, words)
+    launch(run_stages, words)
 
 
 def ranked(summaries: dict[str, Summary]) -> list[str]:

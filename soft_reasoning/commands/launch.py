@@ -56,7 +56,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
 
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
-    logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
+    logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     with one_line_errors():
         for word in words:
             key, _, value = word.removeprefix("--").partition("=")
@@ -71,7 +71,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             dirs = [override.text for override in overrides if override.key == "hydra.sweep.dir"]
             sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(overrides))}"
             overrides.append(Override.of("hydra.sweep.dir", sweep))
-        sys.argv[1:] = [*map(str, overrides), *flags]  # Hydra reads no option behind a flag
+        sys.argv[1:] = [*map(str, overrides), *flags]  # Hydra reads no option after a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
 

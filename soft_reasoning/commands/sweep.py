@@ -157,6 +157,6 @@ def _problems(group: RunGroup) -> set[str]:
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
-    """The number of keys that differ from the defaults, without the seed."""
+    """The number of keys other than the seed that differ from the defaults."""
     keys = (set(config) | set(defaults)) - {"seed"}
     return sum(key not in config or key not in defaults or config[key] != defaults[key] for key in keys)

@@ -1,1 +1,1 @@
-"""Options of the user, from Python or the command line, become a configuration and the parts it names."""
+"""A user's options, from Python or the command line, become a configuration and the parts it names."""

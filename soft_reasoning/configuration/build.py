@@ -34,9 +34,9 @@ SECOND_MODELS = (
     *("verifier.model", "verifier.programs.model", "verifier.verdict.model"),
     *("method.model", "method.programs.model"),
 )
-"""Keys that may name another model than the run's."""
+"""Keys that may name a model other than the run's."""
 PROBE = Problem("prompt", "1 2 3", None)
-"""A question by which a run's prompts are recognised."""
+"""A question whose prompt identifies a run's prompts."""
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -113,7 +113,7 @@ def build_context(
     Args:
         config: The configuration.
         engine: The run's engine.
-        exemplars: Those of the data set.
+        exemplars: The data set's exemplars.
         models: Loads other models that the configuration names; by default they belong to the context.
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
@@ -136,7 +136,7 @@ def build_context(
 def _judge(
     name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar], models: SecondModels
 ) -> Context:
-    """Return the context of a judge, another model than the run's.
+    """Return the context of a judge, a model other than the run's.
 
     It has the run's prompt, unless either is the bundled model, whose prompt suits no other model.
     """
@@ -169,7 +169,7 @@ def find_fitted(method: Method) -> FittedWeights | None:
 
 
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
-    """Refuse a prompt without wording for the method's parts, and a prior made for another model.
+    """Reject a prompt without wording for the method's parts, and a prior made for another model.
 
     Raises:
         UserError: In one line that names the difference.
@@ -188,7 +188,7 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
-    """Refuse unusable problems before any model work.
+    """Reject unusable problems before any model work.
 
     Raises:
         UserError: If a prompt leaves no room for an answer, the grader cannot read a problem's type of
@@ -205,8 +205,8 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
         if length >= room:
             fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"
             raise UserError(
-                f"problem {problem.name}: the prompt has {length} tokens and the model takes {room} with "
-                f"its answer; use {fewer} or a model with a longer context"
+                f"problem {problem.name}: the prompt has {length} tokens and the model has {room} for prompt "
+                f"and answer; use {fewer} or a model with a longer context"
             )
     for made in (find_prior(method), find_fitted(method)):
         if made:

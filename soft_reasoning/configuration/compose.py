@@ -39,8 +39,8 @@ def check(config: DictConfig) -> None:
     Each part checks its own values when it is built.
 
     Raises:
-        UserError: For an unknown top-level key, a wrong top-level value, or a prompt for answers of another
-            type than the data set's.
+        UserError: For an unknown top-level key, a wrong top-level value, or a prompt for answers of a type
+            other than the data set's.
     """
     known = known_keys()
     for key in config:
@@ -97,9 +97,9 @@ def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:
 def compared_methods(config: DictConfig) -> dict[str, list[Override]]:
     """Return the overrides of each entry of ``config.methods`` by its label, in order; empty if it is null.
 
-    The first override is the method. Null entries are left out (``${when:${dataset.shots},rap}``: not without
-    exemplars). Under ``budget=equal`` labels leave out the number of samples, and of methods that differ only
-    in it the first is used.
+    The first override is the method. Null entries are left out (``${when:${dataset.shots},rap}`` is null
+    without exemplars). Under ``budget=equal`` labels leave out the number of samples; of methods that differ
+    only in that number the first is used.
 
     Raises:
         UserError: Unless it is a list of names, or of lists of a name and overrides, without repetition.

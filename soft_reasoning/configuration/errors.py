@@ -28,7 +28,7 @@ def lacking(name: str, method: str) -> NoSuchOption:
 
 
 def one_line(error: BaseException) -> str | None:
-    """Return the line for an error of the user, whatever raised it; None for an error of this package.
+    """Return the one line for a user's error, whatever raised it; None for an error of this package.
 
     A cause may hold the line. Hydra's messages about overrides are replaced, since they recommend adding keys
     that nothing would read.
@@ -55,13 +55,13 @@ def one_line(error: BaseException) -> str | None:
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
             return text
         case TypeError() if _is_raised_by("hydra", error):
-            return "a group: expected the name of a choice, such as method=cot, got a list of something else"
+            return "a group: expected the name of a choice, such as method=cot, got a list of other values"
         case _:
             return None
 
 
 def not_an_override(word: str) -> str:
-    """Return the message for a word that is no ``key=value``."""
+    """Return the message for a word that is not ``key=value``."""
     return (
         f"{word.strip() or 'an empty word'}: expected key=value, got something else; put values with =, "
         "commas or brackets into quotes"
@@ -114,6 +114,6 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message that suggests the name most like ``name``; empty if none is like it."""
+    """Return the end of a message that suggests the name most like ``name``; empty if none is similar."""
     close = difflib.get_close_matches(name, [*names], n=1)
     return f"; did you mean {close[0]}?" if close else ""

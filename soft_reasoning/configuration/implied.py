@@ -80,7 +80,7 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 def say_open_default() -> None:
     """Say once per process why open questions are answered by one greedy solution."""
     log.warning(
-        "open questions: method=cot, since no judge of free text was measured to be worth its tokens; "
+        "open questions: method=cot, since no measured judge of free text was worth its tokens; "
         "method=soft_reasoning or verifier=NAME searches"
     )
 
@@ -99,7 +99,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         result.append(Override("prompt", "math"))
     if text.get("prompt") in NEUTRAL and "max_new_tokens" in chosen and "prompt.max_new_tokens" not in chosen:
         result.append(Override("prompt.max_new_tokens", "null"))
-    if "verifier._target_" in chosen and "verifier" not in chosen:  # the default's options are not its
+    if "verifier._target_" in chosen and "verifier" not in chosen:  # it does not have the default's options
         result.insert(0, Override("verifier", "none"))
     named = named or any(o.root in (*METHOD_GROUPS, "methods", "experiment") for o in result)
     if "open" in (text.get("dataset.answer_type"), text.get("prompt.answer_type")) and not named:
@@ -108,7 +108,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}
-    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # a sum of scores: poor judges do no harm
+    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # sums stand poor judges
         result.append(Override("final", "weighted_vote"))
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))
@@ -179,8 +179,8 @@ def full_names(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     Raises:
         NoSuchOption: For a name that no option has.
-        UserError: For a name that several options have, in a comparison, and where the options of the swept
-            methods differ.
+        UserError: For a name that several options have, in a comparison, and if swept methods have different
+            options.
     """
     overrides, known = parse(overrides), known_keys()
     short = [override for override in overrides if _is_short(override, known)]
@@ -228,7 +228,7 @@ def _full(override: Override, config: DictConfig, known: set[str]) -> list[Overr
             sampled = [Override("decoding", "sampled"), Override("decoding.temperature", value)]
             return [Override("decoding", "greedy")] if greedy else sampled
         if greedy and "temperature" not in config.method and "verifier" not in config:
-            return []  # greedy in any case
+            return []  # it is greedy anyway
     if name in NAMES:
         key = next((key for key in NAMES[name] if OmegaConf.select(config, key) is not None), None)
         if key is None:

@@ -57,8 +57,8 @@ def option_keys(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def keys_named(name: str, config: DictConfig, groups: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the full keys of the options whose last part is ``name``: those in ``groups``, and the others.
 
-    Of an option and another one that refers to it, one counts: in ``groups`` if either is, and there the one
-    that has the value.
+    If an option refers to another one, only one of the two counts: in ``groups`` if either is there, and
+    then the one that has the value.
     """
     data = unresolved(config)
     set_at = {key: origin(data, key) for key in option_keys(data) if key.rpartition(".")[2] == name}

@@ -56,7 +56,7 @@ class Override:
         """Read ``key=value``, ``+key=value`` or ``~key``.
 
         Raises:
-            UserError: For a word of another form.
+            UserError: For a word of any other form.
         """
         key, equals, value = word.lstrip("+~").partition("=")
         sign = word[: len(word) - len(word.lstrip("+~"))]

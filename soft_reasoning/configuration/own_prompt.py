@@ -1,4 +1,4 @@
-"""A prompt of the user's own, from a file, a mapping or an object."""
+"""A user's prompt, from a file, a mapping or an object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
     """Return the configuration of the group ``prompt``; its keys are checked when it is built.
 
     Raises:
-        UserError: For a file that cannot be read, and for content that is no mapping.
+        UserError: For a file that cannot be read, and for content that is not a mapping.
     """
     content: Any = asdict(prompt) if isinstance(prompt, Wording) else prompt
     if isinstance(prompt, str | os.PathLike):

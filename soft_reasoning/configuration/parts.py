@@ -32,7 +32,7 @@ def built(config: DictConfig, key: str, **options: Any) -> Any:
 
     Raises:
         UserError: In one line with the option's full key, for a name that cannot be imported, for arguments
-            that it does not take, and for a value that it refuses.
+            that it does not take, and for a value that it rejects.
     """
     try:
         part = OmegaConf.to_container(OmegaConf.select(config, key), resolve=True, throw_on_missing=True)
@@ -62,7 +62,7 @@ def _build(part: Any, key: str, data: Mapping[str, Any]) -> Any:
         raise type(error)(origin(data, find_option(part, key, error.name)), error.message) from error
     except UserError:
         raise
-    except Exception as error:  # a class of the user may raise any
+    except Exception as error:  # a user's class may raise any error
         line = f"expected values that {values['_target_']} takes, got {type(error).__name__}: {error!s:.300}"
         raise UserError(f"{key}: {line}") from error
 
@@ -84,7 +84,7 @@ def _inside(part: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[st
 
 
 RESERVED = ("_target_", "_partial_", "_args_", "_convert_", "_recursive_")
-"""Keys of Hydra that are no arguments."""
+"""Keys of Hydra that are not arguments."""
 
 
 def find_target(values: Mapping[str, Any], key: str) -> Callable[..., Any]:

@@ -144,7 +144,7 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _any_length() -> Generator[None]:
-    """Let fields of CSV be longer than 131,072 characters; a question that is too long is refused later."""
+    """Let fields of CSV be longer than 131,072 characters; a question that is too long is rejected later."""
     limit = csv.field_size_limit(2**31 - 1)
     try:
         yield

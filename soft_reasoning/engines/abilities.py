@@ -1,6 +1,6 @@
 """Abilities of some engines beyond ``engines.base.Engine``; :func:`offers` says whether one has an ability.
 
-A method that needs an ability lists it in ``needs``, and is refused on an engine that lacks it:
+A method that needs an ability lists it in ``needs``, and is rejected with an engine that lacks it:
 
     class Probe:
         name = "probe"
@@ -95,9 +95,9 @@ class FeedsEmbeddings(Protocol):
 
 
 def offers(engine: Any, ability: type) -> bool:
-    """Whether ``engine`` has an ability: its methods, and true values of its attributes.
+    """Whether ``engine`` has an ability: all its methods, and a true value of each attribute.
 
-    A method that is None, and an attribute that is False, say that an engine lacks what its base class has.
+    With a method that is None or an attribute that is False an engine disables an ability of its base class.
     """
     if not getattr(ability, "_is_protocol", False):
         return isinstance(engine, ability)
@@ -121,6 +121,6 @@ def check_request_abilities(request: Request, engine: Any) -> None:
 def _check(user: str, needs: Iterable[type], engine: Any) -> None:
     if lacking := [ability.__name__ for ability in needs if not offers(engine, ability)]:
         raise UserError(
-            f"{user}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
+            f"{user}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__}; "
             f"use engine=hf, or leave {user} out"
         )

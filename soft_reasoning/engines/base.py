@@ -26,7 +26,7 @@ CACHED_LOGITS = 2**19
 """Logits of the rows whose tokens are chosen together on the CPU."""
 
 CHUNK = 8192
-"""Embeddings that are converted to float32 at a time: a table of 128,000 tokens is gigabytes in float32."""
+"""Number of embeddings converted to float32 at a time: a table of 128,000 tokens takes gigabytes there."""
 
 
 class Engine:
@@ -69,7 +69,7 @@ class Engine:
     def __init__(self) -> None:
         self.lock: RLock = RLock()
         self.queued: dict[int, Any] = {}
-        self.settings: Mapping[str, Any] = {}  # by which the engine was built
+        self.settings: Mapping[str, Any] = {}  # from which the engine was built
         self.replay: Replay | None = None  # stored completions, which are not generated again
         self._tickets = itertools.count()
         self._outcomes: dict[int, Outcome] = {}  # of complete requests that were not returned yet
@@ -218,7 +218,7 @@ class Engine:
 
         Each request's readings of the logits are stored. Log-probabilities are those of the unchanged logits.
         """
-        # On the CPU as many rows at a time as its cache holds, for several passes over them.
+        # On the CPU: as many rows at a time as fit its cache, since there are several passes over them.
         at_once = (
             max(1, CACHED_LOGITS // logits.shape[-1]) if logits.device.type == "cpu" else max(1, len(rows))
         )

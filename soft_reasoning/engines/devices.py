@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import psutil
 import torch
 
+from soft_reasoning.checks import OptionError
 from soft_reasoning.types import UserError
 
 RAN_OUT = (
@@ -23,7 +24,7 @@ RAN_OUT = (
 """Texts in errors of PyTorch's allocators, CUDA and its libraries and, last, oneDNN."""
 
 CPU_BYTES = 2**31
-"""Most memory for keys and values outside a GPU; they also take at most a quarter of free memory."""
+"""Maximum memory for keys and values outside a GPU; they also take at most a quarter of free memory."""
 
 SMALL_MODEL_PARAMETERS = 20_000_000
 """Models with fewer parameters have passes too short to be shared among threads."""
@@ -44,9 +45,10 @@ def choose_device(name: str | None) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(
-            f"engine.device: expected a device of this machine, such as cpu, got {name!r} "
-            f"({str(error).partition(chr(10))[0]}); leave it out to choose one automatically"
+        raise OptionError(
+            "device",
+            f"expected a device of this machine, such as cpu, got {name!r} "
+            f"({str(error).partition(chr(10))[0]}); leave it out to choose one automatically",
         ) from error
     return device
 

@@ -87,8 +87,8 @@ class DifferentiableEngine(Engine):
     def _layers_and_head(self) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
         """The model's layers, from embeddings to states, and the rest, from states to logits.
 
-        The rest is the model's own code, in a copy in which the layers return what they are given: models
-        scale and cap their logits in many ways.
+        The rest is the model's own code, in a copy whose layers return their input, since models scale
+        and cap their logits in many ways.
 
         Raises:
             UserError: If the two together do not give the model's logits.
@@ -107,9 +107,9 @@ class DifferentiableEngine(Engine):
 
     @torch.inference_mode()
     def _difference(self, layers: Callable[[Tensor], Tensor], head: Callable[[Tensor], Tensor]) -> str:
-        """How ``head`` after ``layers`` differs from the whole model; empty if it does not."""
+        """How ``head`` after ``layers`` differs from the whole model; empty if they agree."""
         embeddings = self.embed(range(PROBED)).to(self.device, self._weight.dtype).unsqueeze(0)
-        expected = _logits(self.model)(embeddings.clone()).float()  # some models change what they are given
+        expected = _logits(self.model)(embeddings.clone()).float()  # some models change their input
         try:
             actual = head(layers(embeddings)).float()
         except Exception as error:  # a model's code may raise any error
@@ -131,7 +131,7 @@ class DifferentiableEngine(Engine):
 
 
 class Given(torch.nn.Module):
-    """In place of a model's layers: returns the embeddings that it is given as their states.
+    """Stands in for a model's layers: returns its input embeddings as their states.
 
     Its attributes are those of the layers.
     """

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GgufConfig
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
+from soft_reasoning.checks import OptionError
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
 from soft_reasoning.engines.paths import ADVICE, is_gguf, refuse_part, resolve
 from soft_reasoning.types import UserError
@@ -30,8 +31,8 @@ def choose_dtype(
 ) -> str | torch.dtype:
     """Return a dtype.
 
-    ``auto`` is that of the stored weights on other devices than the CPU. On the CPU it is float32, but for
-    models of more than ``LARGE`` ``parameters`` bfloat16, where the processor multiplies bfloat16.
+    ``auto`` is the dtype of the stored weights, except on the CPU. There it is float32, or bfloat16 for
+    models of more than ``LARGE`` ``parameters`` if the processor multiplies bfloat16.
     """
     if isinstance(name, torch.dtype):
         return name
@@ -44,7 +45,7 @@ def choose_dtype(
         log.info("bfloat16, which this processor multiplies (%s); model.dtype=float32 is exact", reason)
         return torch.bfloat16
     if name not in DTYPES:
-        raise UserError(f"expected model.dtype to be auto or one of {', '.join(DTYPES)}, got {name!r}")
+        raise OptionError("dtype", f"expected auto or one of {', '.join(DTYPES)}, got {name!r}")
     return DTYPES[name]
 
 
@@ -87,7 +88,7 @@ def load(
     name = path = resolve(path)
     settings = {"attn_implementation": attn_implementation, "device_map": device_map}
     options: dict[str, Any] = {key: value for key, value in settings.items() if value}
-    choose_dtype(dtype, device)  # an unknown name is refused before anything is read
+    choose_dtype(dtype, device)  # an unknown name is rejected before anything is read
     if quantization:
         options["quantization_config"] = _quantization(path, quantization)
         options.setdefault("device_map", {"": str(device)})
@@ -102,7 +103,7 @@ def load(
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)
-        tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
+        tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself rejects long prompts
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name, output_loading_info=True, **options, **source
         )
@@ -124,7 +125,7 @@ def load(
 
 
 def split_count(path: str) -> int:
-    """Return the number of files of the model of which ``path`` is one, as a GGUF file's metadata say."""
+    """Return the number of files that a model is split into, from the metadata of its GGUF file ``path``."""
     if not (is_gguf(path) and Path(path).is_file()):
         return 1
     try:
@@ -150,8 +151,8 @@ def merge_adapter(model: Any, adapter: str) -> Any:
     try:
         from peft import PeftModel
     except ImportError as error:
-        raise UserError(
-            "model.adapter: expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
+        raise OptionError(
+            "adapter", "expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
         ) from error
     name = str(Path(adapter).expanduser())
     try:
@@ -161,19 +162,20 @@ def merge_adapter(model: Any, adapter: str) -> Any:
     except (OSError, ValueError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
-        raise UserError(
-            f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "
-            f"({' '.join(str(error).split())[:200]})"
+        raise OptionError(
+            "adapter",
+            f"expected a PEFT adapter of this model, and could not load {name} "
+            f"({' '.join(str(error).split())[:200]})",
         ) from error
 
 
 def _quantization(path: str, settings: dict[str, Any] | str) -> Any:
     if is_gguf(path):
-        raise UserError(
-            f"model.quantization: expected null with a GGUF file, which is dequantised, got {settings}"
+        raise OptionError(
+            "quantization", f"expected null with a GGUF file, which is dequantised, got {settings}"
         )
     if isinstance(settings, str) and settings not in QUANTIZATIONS:
-        raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {settings!r}")
+        raise OptionError("quantization", f"expected 4bit, 8bit or a mapping, got {settings!r}")
     try:
         return BitsAndBytesConfig(**(QUANTIZATIONS[settings] if isinstance(settings, str) else settings))
     except Exception as error:  # it may raise any error for the user's arguments
@@ -181,7 +183,7 @@ def _quantization(path: str, settings: dict[str, Any] | str) -> Any:
 
 
 def check_weights(name: str, info: Mapping[str, Any]) -> None:
-    """Refuse a model with missing or misshapen weights, which transformers would draw at random.
+    """Reject a model with missing or misshapen weights, which transformers would draw at random.
 
     ``info`` is the loading info of ``from_pretrained``.
 
@@ -199,7 +201,7 @@ def check_weights(name: str, info: Mapping[str, Any]) -> None:
 
 
 def check_kind(config: Any) -> None:
-    """Refuse a kind of model that cannot read a soft token before its answer.
+    """Reject a kind of model that cannot read a soft token before its answer.
 
     Raises:
         UserError: For such a model.
@@ -218,7 +220,7 @@ def check_kind(config: Any) -> None:
 
 
 def explain(name: str, error: Exception) -> str:
-    """Describe an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
+    """Describe an error of ``from_pretrained`` in one line: what was expected, what happened, and the fix."""
     if is_out_of_memory(error):
         return too_large(name, error)
     text = " ".join(str(error).split())
@@ -251,8 +253,8 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return all ids that end an answer.
 
     They are those of the generation config (else the config, or its text part in a composed model) and of
-    the tokenizer, and the token that the chat template puts behind an assistant's message. A model that ends
-    its turn with one that is missing here would continue with the next turn.
+    the tokenizer, and the token that the chat template puts behind an assistant's message. If the
+    token that ends the model's turn were missing, the model would go on with the next turn.
     """
     configs = [getattr(model, "generation_config", None)]
     if getattr(configs[0], "eos_token_id", None) is None:

@@ -63,7 +63,7 @@ def resolve(path: str) -> str:
 
 
 def refuse_part(name: str, parts: int) -> None:
-    """Refuse a GGUF file that is one of several ``parts`` of a model.
+    """Reject a GGUF file that is one of several ``parts`` of a model.
 
     Raises:
         UserError: If there is more than one.

@@ -11,7 +11,7 @@ from soft_reasoning.engines.running import RunningRequest
 from soft_reasoning.types import Sampling
 
 HEADS = (64, 2048)
-"""Likeliest tokens among which most draws, and nearly all other draws, fall."""
+"""Numbers of likeliest tokens among which most draws fall, and nearly all of the rest."""
 
 
 def adjust_logits(logits: Tensor, rows: Sequence[RunningRequest]) -> Tensor:

@@ -39,7 +39,7 @@ def _marks(tokenizer: Any) -> frozenset[int]:
 
 
 class StopChecker:
-    """Says where a completion ends: with an end-of-sequence token, or one that completes a stop string.
+    """Finds where a completion ends: with an end-of-sequence token, or one that completes a stop string.
 
     The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens, but a stop
     string in them is still cut off if a stop string ends the completion. Stop strings in thoughts end

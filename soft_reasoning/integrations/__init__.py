@@ -1,1 +1,1 @@
-"""Soft Reasoning inside other programs; each needs the extra of its name."""
+"""Soft Reasoning inside other programs; each needs the extra of the same name."""

@@ -50,7 +50,7 @@ NEUTRAL_AT_1 = ("num_beams", "num_return_sequences", "repetition_penalty", "leng
 """Other options that are neutral at 1; all further options are neutral at None, False or 0."""
 
 MAX_NEW_TOKENS = 300
-"""Most new tokens if neither the call nor the model's generation config sets a limit."""
+"""Maximum number of new tokens if neither the call nor the model's generation config sets a limit."""
 
 
 @dataclass
@@ -109,14 +109,7 @@ def generate(
     )
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
     stops, limit = [stop] if isinstance(stop, str) else stop or (), MAX_NEW_TOKENS if limit is None else limit
-    arguments: dict[str, Any] = {key: settings[key] for key in REASONER if key in settings}
-    own = not isinstance(settings.get("method"), str | None)  # an object has its own bound for the verifier
-    if not own:
-        arguments["max_new_tokens"] = limit
-    if "do_sample" in settings:
-        arguments["temperature"] = settings.get("temperature", 1.0) if settings["do_sample"] else 0.0
-    if "max_time" in settings:
-        arguments["max_seconds"] = settings["max_time"]
+    arguments = _reasoner_arguments(settings, limit)
     rows = _rows(ids, attention_mask, None if pad in ends else pad)
     _check_positions(options.get("position_ids"), ids, attention_mask)
     names = [" ".join(map(str, row)) + " again" * rows[:i].count(row) for i, row in enumerate(rows)]
@@ -161,6 +154,18 @@ def _read_options(config: GenerationConfig | None, options: Mapping[str, Any]) -
     return settings
 
 
+def _reasoner_arguments(settings: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """The reasoner's arguments; ``limit`` bounds the completions of a method that is given by name."""
+    arguments = {key: settings[key] for key in REASONER if key in settings}
+    if isinstance(settings.get("method"), str | None):  # an object has its own bound for the verifier
+        arguments["max_new_tokens"] = limit
+    if "do_sample" in settings:
+        arguments["temperature"] = settings.get("temperature", 1.0) if settings["do_sample"] else 0.0
+    if "max_time" in settings:
+        arguments["max_seconds"] = settings["max_time"]
+    return arguments
+
+
 def _rows(ids: Tensor, mask: Tensor | None, pad: int | None) -> list[list[int]]:
     """The prompts without their padding: by ``mask``, else without the token ``pad``."""
     if mask is None:
@@ -173,7 +178,7 @@ def _rows(ids: Tensor, mask: Tensor | None, pad: int | None) -> list[list[int]]:
 
 
 def _check_positions(positions: Tensor | None, ids: Tensor, mask: Tensor | None) -> None:
-    """Refuse position ids that do not count the tokens of each prompt from 0."""
+    """Reject position ids that do not count the tokens of each prompt from 0."""
     if positions is None:
         return
     read = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()

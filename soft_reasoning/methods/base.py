@@ -18,7 +18,7 @@ class SampledMethod:
 
     Args:
         temperature: Sampling temperature.
-        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
         max_new_tokens: Tokens per solution.
     """

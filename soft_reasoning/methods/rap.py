@@ -78,8 +78,8 @@ class ReasoningViaPlanning(SampledMethod):
     options are those of :class:`SampledMethod`, here for each question or answer.
 
     Args:
-        actions: Most different sub-questions after a node.
-        answers: Most answers to a sub-question.
+        actions: Maximum number of distinct sub-questions after a node.
+        answers: Maximum number of answers to a sub-question.
         chunk: Answers drawn before checking whether most agree.
         depth: Sub-questions of a chain, including the final question.
         iterations: Iterations of the search.
@@ -127,7 +127,7 @@ class ReasoningViaPlanning(SampledMethod):
                     expected = self._reward(step.useful, self.expected_confidence)
                     node.children.append(Node(step, node, expected))
                 nodes.extend(node.children)
-            node.reward = reward  # last: a node that a budget cut off ends no chain
+            node.reward = reward  # set last: a node that the budget cuts off does not end a chain
 
         with suppress(BudgetSpent):  # the chains so far vote
             yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
@@ -214,7 +214,7 @@ class ReasoningViaPlanning(SampledMethod):
     def _requests(
         self, prompt: Prompt, numbers: range, problem: Problem, context: Context, *stage: object
     ) -> list[Request]:
-        """Requests for a line each; ``numbers`` distinguish the samples of a stage."""
+        """One request per sample, for a single line; ``numbers`` distinguish the samples of a stage."""
         return [
             Request(
                 prompt.ids,

@@ -177,7 +177,7 @@ class Prompts:
             solutions: The solutions.
             shots: Number of worked reviews; None shows all, or as many as keep the prompt within ``room``.
             brief: Whether the solutions of worked reviews are shown as answers only.
-            room: Most tokens of the prompt.
+            room: Maximum length of the prompt in tokens.
 
         Raises:
             UserError: If this prompt has no wording for the verifier.

@@ -91,7 +91,7 @@ class ChatTemplate:
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             fix = WITHOUT_SYSTEM if messages[0][0] == "system" else COMPLETION
             raise UserError(
-                f"prompt.layout=chat: this chat template refuses the prompt ({why}); {fix}"
+                f"prompt.layout=chat: this chat template rejects the prompt ({why}); {fix}"
             ) from error
 
 

@@ -27,9 +27,9 @@ METHODS = {
     TEMPERATURE: "of sampling without a soft token (method=self_consistency)",
     DECODING: "of sampling after a soft token (the search)",
 }
-"""What the temperatures belong to."""
+"""What each temperature is for."""
 FEW = 30
-"""Number of questions below which settings can hardly be told apart."""
+"""Number of questions below which differences between settings are mostly chance."""
 FOLDS = 4
 """Number of folds in cross-validation of a portfolio."""
 SLACK = 0.01
@@ -143,20 +143,20 @@ def recommend(settings: Mapping[str, Tries], default: str | None) -> tuple[str, 
 
     With labels it has the highest coverage. Without, it has the most distinct answers among the settings
     with hardly more unparsed answers than the ``default``. The default is recommended unless the best setting
-    is better by more than chance; without a default, values within chance of the best are named as a tie.
+    is significantly better; without a default, values not significantly worse than the best are ties.
     """
     limit = 1.0 if default is None else settings[default].unparsed + SLACK
     labels = all(tries.correct is not None for tries in settings.values())
     allowed = [value for value, tries in settings.items() if labels or tries.unparsed <= limit]
     best = max(allowed, key=lambda value: fmean(settings[value].scores()))
     ties = [value for value in allowed if value != best and default is None and _tied(settings, best, value)]
-    tie = f"; a tie within chance with {', '.join(ties)}" if ties else ""
+    tie = f"; not significantly better than {', '.join(ties)}" if ties else ""
     if default is not None and default != best:
         gap = paired_bootstrap(settings[best].scores(), settings[default].scores())
         if gap.low <= 0:
             return default, (
                 f"it is the default, and the best, {best}, is better by {percent(gap.difference)} points "
-                f"only, within chance ({percent(gap.low)} to {percent(gap.high)})"
+                f"only, not significantly ({percent(gap.low)} to {percent(gap.high)})"
             )
     if labels:
         covered = percent(settings[best].coverage())
@@ -191,7 +191,8 @@ def report(
     """
     parts = [f"# Calibration on {len(configured.answers)} questions"]
     if len(configured.answers) < FEW:
-        warning = f"Only {len(configured.answers)} questions: expect chance; raise limit to {FEW} or more."
+        count = len(configured.answers)
+        warning = f"Only {count} questions: differences may be chance; raise limit to {FEW} or more."
         print(f"{warning}\n")
         parts.append(warning)
     for name, settings in groups.items():

@@ -30,7 +30,7 @@ class JudgedQuestion:
         id: The question's id.
         groups: For each candidate, the number of its answer; equal answers have one number.
         right: Whether each is right.
-        values: What each part says of it.
+        values: Its score by each part.
     """
 
     id: str
@@ -160,7 +160,7 @@ def report_judges(
         ],
     )
     weights = Table(
-        ("part", "log-odds per unit", "value if it says nothing"),
+        ("part", "log-odds per unit", "value without a score"),
         [(part, f"{fitted.weights[part]:.3g}", f"{fitted.means[part]:.3g}") for part in parts],
     )
     gain = paired_bootstrap(vote(rows, judged["fitted, held out"]), vote(rows, judged["configured weights"]))

@@ -77,7 +77,7 @@ def log_axis(axes: Any, base: int) -> None:
 def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot accuracy if stopped after a round, with its 95 % interval, and the best reward so far.
 
-    ``rows`` come from ``stopped.if_stopped``.
+    ``rows`` come from ``metrics.after_rounds``.
     """
     frame = pd.DataFrame(rows, dtype=float)
     with panels(path, 1, 2, width=9.0) as axes:

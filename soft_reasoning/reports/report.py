@@ -49,7 +49,7 @@ ONE_TEXT = (
     "the search is little more than greedy decoding: raise embedding.sigma ({sigma} now), choose it by "
     "soft-reasoning calibrate embedding=gaussian, or place the soft token last (method.placement=last)."
 )
-"""Where that is so for half of the questions or more."""
+"""Share of such questions from which the report warns."""
 
 AUC = {
     "all": "surrogate ranks a right above a wrong candidate %",
@@ -58,7 +58,7 @@ AUC = {
 """How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
 
 SHOWN = 20
-"""Most answers shown in a terminal; the file holds all."""
+"""Number of answers shown in a terminal; the file holds all."""
 
 ROUNDS_PLOT = "after_each_round.png"
 TABLES = "tables"

@@ -34,14 +34,14 @@ NOTE = (
 )
 ENGINE_NOTES = {
     "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
-    "VLLMEngine": "No memory is shown for vLLM, whose statistics tell none.",
+    "VLLMEngine": "No memory is shown for vLLM, whose statistics do not report it.",
 }
 ALIKE = (
     "Nearly all candidates of most questions are one text, so the soft token hardly acts (raise "
     "embedding.sigma, or place it last), under "
 )
 NAMED = 3
-"""Most settings that a note names."""
+"""Maximum number of settings that a note names."""
 
 PLACE = ["model", "shots", "data set"]
 COST_LABELS = ["model", "shots", "method", "data set"]

@@ -50,7 +50,7 @@ class FinalAnswer:
 
     @property
     def reads_verdicts(self) -> bool:
-        """Whether it reads the verifier's answers; rewards are another part's."""
+        """Whether it reads the verifier's answers (rewards come from another part)."""
         return self.rule == "verifier" or (self.rule in VOTES and self.verifier_weight > 0)
 
     def choose(self, history: SearchHistory) -> str | None:

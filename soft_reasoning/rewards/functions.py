@@ -133,7 +133,7 @@ def as_part(name: str, value: Any, *options: Any) -> Any:
     """
     method, wrap, expected = KINDS[name]
     if isinstance(value, type):
-        raise UserError(f"{name}: expected {expected}, got the class {value.__name__}; make an object of it")
+        raise UserError(f"{name}: expected {expected}, got the class {value.__name__}; pass an instance")
     if callable(getattr(value, method, None)):
         return value
     if callable(value):

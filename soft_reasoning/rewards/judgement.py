@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.types import Candidate, Problem
+from soft_reasoning.types import Candidate, Completion, Problem
 
 
 class Judgement(Protocol):
@@ -89,3 +90,25 @@ def verdict_numbers(text: str) -> tuple[int, ...]:
     marked = re.findall(r"Correct:([^\n]*)", text)
     line = marked[-1] if marked else text.strip().partition("\n")[0]
     return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
+
+
+def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
+    """Return the probability of 1 against 0 and None at the verdict.
+
+    The verdict is the first token other than white space, after the last "Correct:" if there is such a mark.
+    None if the text ends before it, or if none of the likeliest tokens there is 1, 0 or None.
+    """
+    words = [tokenizer.decode([token]).strip() for token in completion.token_ids]
+    marks = [i for i, word in enumerate(words) if word.endswith(":")]
+    start = next((i + 1 for i in reversed(marks) if "Correct" in "".join(words[max(0, i - 3) : i + 1])), 0)
+    place = next((i for i in range(start, len(words)) if words[i]), None)
+    if place is None or place >= len(completion.top_logprobs):
+        return None
+    top = completion.top_logprobs[place]
+    shares = {"1": 0.0, "0": 0.0, "None": 0.0}
+    for token, logprob in zip(top.ids, top.logprobs, strict=True):
+        word = tokenizer.decode([token]).strip()
+        if word in shares:
+            shares[word] += math.exp(logprob)
+    total = sum(shares.values())
+    return shares["1"] / total if total else None

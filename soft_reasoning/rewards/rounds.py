@@ -36,7 +36,7 @@ class VerifiedMethod:
 
     @property
     def asked(self) -> Verifier:
-        """The verifier, or none if nothing reads its verdicts; parts of a user are taken to read them."""
+        """The verifier, or none if nothing reads its verdicts; a user's parts are assumed to read them."""
         readers = self.reward, self.stopping, self.final
         read = any(getattr(part, "reads_verdicts", True) for part in readers)
         return self.verifier if read else NoVerifier()

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.rewards.coherence import coherence
-from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
+from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice, verdict_probability
 from soft_reasoning.rewards.presentation import AllInOnePrompt, fitting, warn_of_bound
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -55,7 +55,7 @@ class Verdict:
         weights: Weight in [0, 1] of each answer; by default 1.
         agreement: The scores before confidence; by default the scores.
         prompts: The text of each prompt, one per text.
-        parts: What each part of an ensemble says of each candidate.
+        parts: The score of each candidate by each part of an ensemble.
         judged: The candidates' answers, which an ensemble compares with those of later rounds.
     """
 
@@ -103,7 +103,7 @@ def verify(
     """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
 
     Raises:
-        UserError: If its parameters are others, or if it returns anything else.
+        UserError: If it takes other parameters or returns anything else.
     """
     name = getattr(verifier, "name", type(verifier).__name__)
     try:
@@ -146,7 +146,7 @@ def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
 
 
 def read_score(value: Any, name: str) -> float:
-    """Return a score of the verifier ``name``, also of numpy or torch, as a float.
+    """Return a score of the verifier ``name`` (a number, or a scalar of numpy or torch) as a float.
 
     Raises:
         UserError: Unless it is a number in [0, 1].
@@ -229,8 +229,8 @@ class ModelVerifier:
             the verdict; for most judges of mathematics such short verdicts match or beat long
             reviews (SLMJury, arXiv 2606.07810).
         model: Another model as the judge, a name of ``conf/model`` or a path; None uses the run's model.
-            Judges of another family err differently.
-        max_new_tokens: Most tokens per judgement. A judgement cut there before its verdict is not counted.
+            Judges of another family make other errors.
+        max_new_tokens: Maximum number of tokens per judgement; one cut before its verdict does not count.
 
     Raises:
         UserError: For a value out of its range.
@@ -378,25 +378,3 @@ class ModelVerifier:
         if self.confidence == "mean_prob":
             return coherence(completion, "mean_prob")
         return math.exp(coherence(completion, "sum_logprob"))
-
-
-def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
-    """Return the probability of 1 against 0 and None at the verdict.
-
-    The verdict is the first token other than white space, after the last "Correct:" if there is such a mark.
-    None if the text ends before it, or if none of the likeliest tokens there is 1, 0 or None.
-    """
-    words = [tokenizer.decode([token]).strip() for token in completion.token_ids]
-    marks = [i for i, word in enumerate(words) if word.endswith(":")]
-    start = next((i + 1 for i in reversed(marks) if "Correct" in "".join(words[max(0, i - 3) : i + 1])), 0)
-    place = next((i for i in range(start, len(words)) if words[i]), None)
-    if place is None or place >= len(completion.top_logprobs):
-        return None
-    top = completion.top_logprobs[place]
-    shares = {"1": 0.0, "0": 0.0, "None": 0.0}
-    for token, logprob in zip(top.ids, top.logprobs, strict=True):
-        word = tokenizer.decode([token]).strip()
-        if word in shares:
-            shares[word] += math.exp(logprob)
-    total = sum(shares.values())
-    return shares["1"] / total if total else None

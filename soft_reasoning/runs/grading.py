@@ -28,7 +28,7 @@ REPLAYABLE = ("vote", "reward_vote", "best_reward", "verifier")
 """Rules whose answer after a round follows from stored answers, rewards and verdicts."""
 
 NEARLY_ALL = 0.8
-"""Share of a question's candidates, from which on their common text is all that the search found."""
+"""Share of a question's candidates with one text at which the search has found nothing but this text."""
 
 
 @dataclass(frozen=True)

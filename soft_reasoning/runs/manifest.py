@@ -107,7 +107,7 @@ def build_manifest(
     Args:
         config: Its configuration.
         overrides: The options of its command.
-        about: The caller's entries (model, device).
+        about: Further entries (model, device).
     """
     return {
         "command": shlex.join(["soft-reasoning", "run", *map(str, overrides)]),

@@ -294,7 +294,7 @@ def equal_samples(probe: Mapping[str, Any], samples: int, reference: Mapping[str
         metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (probe, reference)
     )
     if spent == 0:
-        raise UserError("budget=equal: expected samples that hold tokens, got empty ones; use budget=own")
+        raise UserError("budget=equal: expected samples with tokens, got empty ones; use budget=own")
     return max(1, round(samples * wanted / spent))
 
 

@@ -31,7 +31,7 @@ from soft_reasoning.types import Problem, Result, UserError
 RESTARTS = 3
 """How often Ray restarts a dead worker; the next death ends the run."""
 REACHED = 5.0
-"""Timeout in seconds for a cluster's first answer; Ray itself waits for minutes."""
+"""Timeout in seconds for a cluster's first response; Ray itself waits for minutes."""
 
 
 class RayActor:

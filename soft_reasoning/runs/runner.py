@@ -52,8 +52,8 @@ class Solver(Protocol):
     ) -> Iterator[tuple[Problem, Result]]:
         """Yield each problem once with its result, in order of completion, as ``scheduler.drive`` does.
 
-        Engines take ``completions`` from a store and add theirs to it. ``watch`` is called now and then with
-        the tokens that each unfinished problem has generated so far, if they are known.
+        Engines take ``completions`` from a store and add theirs to it. ``watch`` is called from time to time
+        with the tokens that each unfinished problem has generated so far, if they are known.
         """
         ...
 
@@ -210,7 +210,7 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
         problem = by_id.get(stored.id)
         if problem is None:
             raise UserError(
-                f"{store.folder} holds problem {stored.name}, which this run does not take; raise "
+                f"{store.folder} holds problem {stored.name}, which this run does not have; raise "
                 f"limit, {fix}"
             )
         parts = {"question": "question", "answer_type": "answer type", "gold": "reference answer"}

@@ -108,7 +108,7 @@ class Store:
             why = error.strerror or str(error)
             self.locked = False
             self.notes.append(
-                f"{self.folder} cannot be locked ({why}): do not run into it twice at a time; completions of "
+                f"{self.folder} cannot be locked ({why}): let only one run write there; completions of "
                 "unfinished problems are not kept there (cache=FOLDER keeps them elsewhere)"
             )
 
@@ -130,7 +130,7 @@ class Store:
         whole = lines.rfind(b"\n") + 1
         if whole < os.fstat(self._samples).st_size:
             os.ftruncate(self._samples, whole)
-            self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
+            self.notes.append(f"{path}: dropped a last line that a crash cut off; that problem runs again")
         if changes := environment_changes(old, manifest):
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
 

@@ -182,7 +182,7 @@ def follow_run(
         raise
     metrics = read_json(folder / RESULTS)
     numbers = {
-        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow refuses other characters
+        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow rejects other characters
         for name, value in flatten(metrics).items()
         if finite(value)
     }

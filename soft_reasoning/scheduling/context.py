@@ -17,9 +17,9 @@ class Limits:
     """Bounds of each problem, also within a round; None is no bound.
 
     Args:
-        max_tokens: Most generated tokens, candidates and verifier together. Requests of the same effect share
-            the remaining tokens equally.
-        max_seconds: Most seconds. Problems share the time, so this bound is not reproducible.
+        max_tokens: Maximum number of generated tokens, candidates and verifier together. Requests of one
+            effect share the remaining tokens equally.
+        max_seconds: Time limit. Problems share the time, so this bound is not reproducible.
     """
 
     max_tokens: int | None = None

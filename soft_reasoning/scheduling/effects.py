@@ -60,7 +60,7 @@ Answer = Callable[[Sequence[Job[Any]], Any], Sequence[Any]]
 
 
 _HANDLERS: dict[type[Effect], tuple[Answer, str]] = {}
-"""For each type of effect its function, and the part of a run's time that this function counts as."""
+"""For each type of effect: its function, and the kind of time that its calls count as."""
 
 
 def answers(

@@ -20,7 +20,7 @@ from soft_reasoning.types import UserError
 
 CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
 FORKED = (
-    "expected the process that loaded the model, got one forked from it, which has no thread to work in; "
+    "expected the process that loaded the model, got one forked from it, which lacks the model's thread; "
     "load SoftReasoner in each process"
 )
 
@@ -32,7 +32,7 @@ class EngineThread:
 
     Args:
         engine: The engine.
-        max_live: Most problems solved at a time, of all calls together.
+        max_live: Maximum number of problems solved at a time, over all calls.
         free: Called at the end of the thread; by default it closes the engine.
     """
 

@@ -133,7 +133,7 @@ class Job(Future[Result], Generic[E_co]):
         if not isinstance(steps, Generator):
             raise UserError(
                 f"method: expected solve(problem, context) to yield effects, got {type(steps).__name__} from "
-                f"{type(self.method).__name__}.solve; a method without effects ends in a yield that is not "
+                f"{type(self.method).__name__}.solve; a method without effects needs a yield that is never "
                 "reached"
             )
         return steps

@@ -43,7 +43,7 @@ def check_method(method: Any) -> None:
     """
     wanted = "method: expected a name, or an object with a name and solve(problem, context)"
     if isinstance(method, type):
-        raise UserError(f"{wanted}, got the class {method.__name__}; make an object of it")
+        raise UserError(f"{wanted}, got the class {method.__name__}; pass an instance")
     if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
         raise UserError(f"{wanted}, got {method!r:.80}")
     try:

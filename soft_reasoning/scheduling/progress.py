@@ -29,7 +29,7 @@ class Progress:
         self.total = total
         self.done: int = 0
         self.tokens: int = 0
-        self._replayed = 0  # of these tokens
+        self._replayed = 0  # those of the tokens that were replayed
         self._read = self._graded = self._correct = self._covered = 0
         self._written: Sequence[int] = ()  # tokens of each unfinished problem
         self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
@@ -86,7 +86,7 @@ class Progress:
         if self.done == UNREAD and not self._read:
             self.say(
                 f"soft_reasoning: no answer could be read in the first {UNREAD} problems; look at the texts "
-                "in report.html; perhaps this model needs another prompt (prompt=) or more tokens "
+                "in report.html; this model may need another prompt (prompt=) or more tokens "
                 "(max_new_tokens=)"
             )
 
@@ -136,7 +136,7 @@ class Progress:
         """Seconds left, once a tenth of the problems is finished.
 
         Problems that end first are short. So their pace gives too many seconds, and their mean length for
-        those in progress too few. The middle of both was within a factor of three in five runs.
+        those in progress too few. Their average was right within a factor of three in five runs.
         """
         done, written = self.done - self._before[0], sum(self._written)
         tokens, open_problems = self._generated(), self.total - self.done

@@ -118,7 +118,7 @@ class Scheduler:
         return self._complete(owners)
 
     def _complete(self, jobs: Iterable[Job[Any]]) -> Answered:
-        """Answers of those of ``jobs`` whose requests are all complete, or where a request has failed."""
+        """The answers of those ``jobs`` whose requests are all complete, or one of whose requests failed."""
         answers: Answered = []
         for job in jobs:
             if job.submitted is None:
@@ -148,7 +148,7 @@ def drive(
         problems: The problems, which are read lazily, so ``max_live`` bounds memory.
         method: The method that solves them.
         context: The context that the method reads.
-        max_live: Most active problems.
+        max_live: Maximum number of active problems.
         clock: Filled in while solving.
         watch: Called after every step with the tokens that each unfinished problem has generated so far.
 

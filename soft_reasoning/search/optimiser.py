@@ -110,9 +110,9 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
-    """Seed torch's global generator inside, and restore it; the function tells whether it was drawn from.
+    """Seed torch's global generator inside, and restore it afterwards.
 
-    An acquisition function may draw, as Thompson sampling does.
+    The yielded function returns whether any number was drawn. Thompson sampling, for example, draws.
     """
     with fork_rng(devices=()):
         torch.manual_seed(generator_for(seed, *stage).initial_seed())

@@ -57,7 +57,7 @@ class Prior:
         Path(path).write_text(json.dumps(self.__dict__, indent=1) + "\n", encoding="utf-8")
 
     def check_made_for(self, run: Mapping[str, Any]) -> None:
-        """Refuse a ``run`` with other values than those in ``made_for``.
+        """Reject a ``run`` whose values differ from ``made_for``.
 
         Raises:
             UserError: For a difference; the message names the first.
@@ -65,7 +65,7 @@ class Prior:
         check_made_for("search.prior", "a prior", self.made_for, run)
 
     def check_unseen(self, questions: Sequence[str]) -> None:
-        """Refuse ``questions`` that include a question of the calibration.
+        """Reject ``questions`` that include a question of the calibration.
 
         Raises:
             UserError: If there is such a question.
@@ -74,7 +74,7 @@ class Prior:
 
 
 def check_made_for(option: str, what: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Refuse a ``run`` with other values than those in ``made_for``, for which ``option`` was made.
+    """Reject a ``run`` whose values differ from those in ``made_for``, for which ``option`` was made.
 
     Raises:
         UserError: For a difference; the message names the first.
@@ -89,7 +89,7 @@ def check_made_for(option: str, what: str, made_for: Mapping[str, Any], run: Map
 
 
 def check_unseen(option: str, known: Mapping[str, str], questions: Sequence[str]) -> None:
-    """Refuse ``questions`` of which some have a fingerprint in ``known``, on which ``option`` was made.
+    """Reject ``questions`` that ``option`` was made on: those whose fingerprints are in ``known``.
 
     Raises:
         UserError: If there is such a question.

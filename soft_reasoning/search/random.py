@@ -16,8 +16,8 @@ from soft_reasoning.types import generator_for
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    With a pool as ``candidate_points`` a round has the pool's next points with new behaviours.
-    ``independent``: no point depends on another point, and none is the same for all problems.
+    With a pool as ``candidate_points`` a round takes the pool's next points whose behaviour is new.
+    ``independent``: no point depends on another, and no point is shared by all problems.
     """
 
     independent: bool

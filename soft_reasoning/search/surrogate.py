@@ -17,7 +17,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, switch
+from soft_reasoning.checks import OptionError, choice, real, switch
 from soft_reasoning.search.model import CheapMarginalsGP, SumMean
 from soft_reasoning.types import UserError
 
@@ -62,8 +62,8 @@ class Surrogate:
         centred: bool = True,
         fit: str = "none",
     ):
-        self.kernel = _check_part("surrogate.kernel", kernel or RBFKernel(), Kernel)
-        self.mean = _check_part("surrogate.mean", mean or ZeroMean(), Mean)
+        self.kernel = _check_part("kernel", kernel or RBFKernel(), Kernel)
+        self.mean = _check_part("mean", mean or ZeroMean(), Mean)
         self.lengthscale: float | None = (
             None if lengthscale is None else real("lengthscale", lengthscale, above=0.0)
         )
@@ -123,8 +123,8 @@ class Surrogate:
 
 def _check_part(name: str, value: object, kind: type[Part]) -> Part:
     if not isinstance(value, kind):
-        raise UserError(
-            f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name a class by _target_"
+        raise OptionError(
+            name, f"expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name a class by _target_"
         )
     return value
 

@@ -1,7 +1,7 @@
 """A question's pool of points, from which the search chooses.
 
 Features are scaled to the distances of points of N(0, I), so that a lengthscale keeps its meaning. Of points
-that behave alike one is tried.
+that behave alike only one is tried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from soft_reasoning.types import Completion
 
 @dataclass(frozen=True, eq=False)
 class PointPool:
-    """The candidate points of a question, and the knowledge of them before any is completed.
+    """The candidate points of a question, and what is known of them before any is completed.
 
     Attributes:
         points: (N, d) float64.

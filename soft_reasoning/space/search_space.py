@@ -178,8 +178,9 @@ class SearchSpace:
     def openings(self, points: Tensor) -> list[str]:
         """Return the texts that stand for the soft tokens of ``points`` (n, d) before their completions.
 
-        Of a mixture it is the heaviest token. Of any other soft token it is the nearest one, with which only
-        free text begins: it may be far. Soft tokens elsewhere in the prompt have none.
+        For a mixture this is the token of largest weight. For any other soft token it is the nearest token,
+        and only free text begins with it, since it may be far away. Soft tokens elsewhere in the prompt have
+        no opening.
         """
         engine, weights = self.context.engine, self.subspace.weights(points)
         far = weights is None and not self.context.prompts.neutral

@@ -1,4 +1,4 @@
-"""``embedding.sigma=auto``: the scale at which a model's next token tells most about the point.
+"""``embedding.sigma=auto``: the scale at which a model's next token reveals most about the point.
 
 Near the anchor the distributions of the next token agree for all points; far away the model ignores the
 prompt, and each is nearly flat. Their Jensen-Shannon divergence, the entropy of their mean minus the mean of
@@ -42,7 +42,7 @@ SLACK = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ChooseSigma(Effect):
-    """Takes the choice of the scale of ``embedding`` one batch of looks further.
+    """Advances the choice of a scale for ``embedding`` by one batch of looks.
 
     The answer is the scale, or None while it is unknown. Problems with the same engine, prompts and embedding
     share a choice, and each batch is counted for the problem that asked for it first.
@@ -110,7 +110,7 @@ _choices: WeakKeyDictionary[Engine, dict[Any, Choice]] = WeakKeyDictionary()
 
 @answers(ChooseSigma)
 def advance_choices(jobs: Sequence[Job[ChooseSigma]], engine: Engine) -> list[float | BudgetSpent | None]:
-    """Run a batch of every choice that is open, for the first problem that can pay for it."""
+    """Run a batch of every open choice, for the first problem whose budget allows it."""
     choices = [_find_choice(job.effect, engine) for job in jobs]
     advanced, spent = set[Choice](), set[Job[ChooseSigma]]()
     for choice, job in zip(choices, jobs, strict=True):

@@ -1,4 +1,4 @@
-"""Models that cannot be had or served are refused in one clear line; memory that runs out is lived with."""
+"""Models that cannot be loaded or served are rejected in one line; memory that runs out is lived with."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     else:
         options["quantization"] = "3bit" if fault == "3bit" else {"bits": object()}
     message = refusal(HuggingFaceEngine, str(tmp_path), device="cpu", **options)
-    reasons = (f"a complete model in {tmp_path}", "soft-reasoning[large]", "expected model.quantization")
+    reasons = (f"a complete model in {tmp_path}", "soft-reasoning[large]", "quantization: expected 4bit")
     assert any(reason in message for reason in reasons)
 
 

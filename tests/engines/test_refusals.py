@@ -1,4 +1,4 @@
-"""Models that this engine cannot serve are refused in one line; of composed ones it serves the text part."""
+"""Models that this engine cannot serve are rejected in one line; of composed ones it serves the text part."""
 
 import re
 

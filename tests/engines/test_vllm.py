@@ -57,7 +57,7 @@ class TestVLLM(EngineContract):
             assert 64 <= done.cached_tokens < done.prompt_tokens == 101
 
     def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
-        """Ids and rows of the two prompts are the same; the engine tells them apart all the same."""
+        """Ids and rows of the two prompts are the same; the engine distinguishes them all the same."""
         before, after = random_ids(10, 11), random_ids(60, 12)
         tokens = engine._mixed(engine.prepare(Request((*before, 0, *after))))
         zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)

@@ -37,7 +37,7 @@ LONGER = {"k": 2000}
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, None, "ends with the user's message"),
         ({"messages": [{"role": "user", "content": " "}]}, None, "expected a question in words"),
-        ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model takes 1536"),
+        ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(client, sent, param, words):

@@ -1,4 +1,4 @@
-"""A method or a request that needs an ability which the engine lacks is refused in one line."""
+"""A method or a request that needs an ability which the engine lacks is rejected with a one-line error."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ NEEDY["a part"] = Holder(Slot())
 
 @pytest.mark.parametrize("name", NEEDY)
 def test_a_method_is_refused_where_the_engine_lacks_the_ability(name):
-    with pytest.raises(UserError, match="expected an engine with .*, got ScriptedEngine without") as error:
+    with pytest.raises(UserError, match="expected an engine with .*, got ScriptedEngine;") as error:
         solve(NEEDY[name], ScriptedEngine({}))
     assert "\n" not in str(error.value)
 
@@ -74,7 +74,7 @@ NOT_OFFERED = {
 def test_an_engine_may_say_that_it_lacks_an_ability(name):
     ability, base, lacks = NOT_OFFERED[name]
     engine = object.__new__(type("Lacking", (base,), lacks))
-    with pytest.raises(UserError, match=f"an engine with {ability.__name__}, got Lacking without"):
+    with pytest.raises(UserError, match=f"an engine with {ability.__name__}, got Lacking;"):
         check_abilities(Needs((ability,)), engine)
     check_abilities(Needs((ability,)), object.__new__(base))
 

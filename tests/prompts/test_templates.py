@@ -170,7 +170,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_template_is_one_line(name):
     line = refused(BROKEN[name])
-    assert line.startswith("prompt.layout=chat: this chat template refuses the prompt (")
+    assert line.startswith("prompt.layout=chat: this chat template rejects the prompt (")
     assert line.endswith("use prompt.layout=completion")
     assert prompts_of(BROKEN[name], layout="completion").layout == "completion"
 
@@ -187,7 +187,7 @@ def test_one_of_several_templates_is_named():
     assert shown(prompts_of(default)) == f"[user]{QUESTION}[assistant]"
     dated = {"default": "{{ strftime_now('%Y') }}" + looped(TEXT), "rag": "x"}
     assert shown(prompts_of(dated)).startswith("2024[user]")
-    assert "refuses the prompt" in refused(
+    assert "rejects the prompt" in refused(
         {"default": looped(TEXT), "rag": "{% for %}"}, chat_options={"chat_template": "rag"}
     )
 

@@ -63,11 +63,11 @@ def test_the_recommended_setting():
 
 
 @pytest.mark.parametrize("right", ["x", None])
-def test_the_default_is_kept_unless_another_setting_is_better_beyond_chance(right):
+def test_the_default_is_kept_unless_another_setting_is_significantly_better(right):
     few, more = ["aaaax", "aaaaa"] * 10, ["axxab", "aaxba"] * 10
     tie = {"1": tried(few, right), "2": tried([*few[:-1], "xxxba"], right)}
     value, reason = recommend(tie, "1")
-    assert value == "1" and "2, is better by" in reason and "within chance (0.0 to" in reason
+    assert value == "1" and "2, is better by" in reason and "not significantly (0.0 to" in reason
     assert recommend({"1": tried(few, right), "2": tried(more, right)}, "1")[0] == "2"
     assert recommend(tie, None)[0] == "2"
 
@@ -158,11 +158,11 @@ def test_a_temperature_is_named_with_its_method_its_interval_and_its_ties(call):
     changes = ["calibration.embeddings=[]", "calibration.temperatures=[0.5,1]"]
     code, out, err = call("calibrate", *FAKE, *SMALL[:-3], *changes, SMALL[-1], "hydra.run.dir=cal")
     assert code == 0, err
-    assert "Only 4 questions: expect chance; raise limit to 30 or more." in out
+    assert "Only 4 questions: differences may be chance; raise limit to 30 or more." in out
     assert "of sampling without a soft token (method=self_consistency), because" in out
     assert "after a soft token (the search)" in out and "95 % interval" in out
 
 
-def test_values_within_chance_of_the_best_are_a_tie():
+def test_values_not_significantly_worse_than_the_best_are_a_tie():
     settings = {name: tried(["aaaaa", "bbbbb"] * 10, "a") for name in ("0.6", "1")}
-    assert "a tie within chance with 1" in recommend(settings, None)[1]
+    assert "not significantly better than 1" in recommend(settings, None)[1]

@@ -1,4 +1,4 @@
-"""Tables in their four forms, numbers in words, and what tells several runs apart."""
+"""Tables in their four forms, numbers in words, and what distinguishes several runs."""
 
 import csv
 import shlex
@@ -62,7 +62,7 @@ def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
 
 
 def settings(*commands, places=None, labels=None):
-    """What tells runs of these commands apart."""
+    """What distinguishes runs of these commands."""
     manifests = []
     for words in commands:
         overrides = {override.key: override.data for override in parse(shlex.split(words))}

@@ -189,7 +189,7 @@ def test_questions_whose_candidates_are_nearly_one_text(texts, expected):
     assert summarise([row("3", "3", [list(texts)])])["one_text"] == expected
 
 
-def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
+def test_different_texts_and_answers_and_what_the_surrogate_predicted():
     rounds = [["4", "5"], ["3", "4", "6"], ["3", "7"]]
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
     candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)

@@ -136,7 +136,7 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
 
     go(2)
     assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
-    with pytest.raises(UserError, match=r"problem p3, which this run does not take; raise limit.*fresh="):
+    with pytest.raises(UserError, match=r"problem p3, which this run does not have; raise limit.*fresh="):
         go(3)
     assert read_json(tmp_path / MANIFEST)["config"]["limit"] == 4
     assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4

@@ -1,4 +1,4 @@
-"""Features and pools: what tells points apart, scaled distances, equal behaviour."""
+"""Features and pools: what distinguishes points, scaled distances, equal behaviour."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""``embedding.sigma=auto``: what a scale tells, and the scale that the bundled model gets."""
+"""``embedding.sigma=auto``: what a scale reveals, and the scale that the bundled model gets."""
 
 import math
 
@@ -18,7 +18,7 @@ QUESTION = (
 )
 
 
-def test_divergence_is_what_the_next_token_tells_about_the_point():
+def test_divergence_is_what_the_next_token_reveals_about_the_point():
     same = torch.tensor([[0.25, 0.75]] * 4)
     assert divergence(same) == pytest.approx(0.0, abs=1e-7)
     assert divergence(torch.eye(4)) == pytest.approx(math.log(4))

@@ -1,1 +1,1 @@
-"""A store of completions: what an engine has completed once, it need not generate again."""
+"""A store of completions: what an engine has generated once need not be generated again."""

@@ -1,4 +1,4 @@
-"""The completions of one engine in a store: those that it is spared, and those that it adds."""
+"""The completions of one engine in a store: those that it takes from there, and those that it adds."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from soft_reasoning.engines.completions.values import decode, encode
 from soft_reasoning.types import Completion, UserError
 
 VERSION = 1
-"""Of the file's format, and of all that decides a completion and is not in its key."""
+"""Version of the file's format and of everything that decides a completion but is not in its key."""
 WAIT = 60.0
 """Seconds to wait while another process writes."""
 TOUCHED = 3600.0
@@ -34,7 +34,7 @@ class CompletionStore:
 
     Args:
         path: The file.
-        gigabytes: Most gigabytes of completions; beyond it those least recently used are deleted.
+        gigabytes: Maximum size of all completions; beyond it the least recently used are deleted.
 
     Raises:
         UserError: If the file is damaged, of another version, or locked for more than a minute, or cannot be

@@ -11,7 +11,7 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 BLOCK = 32
 """Positions per block."""
 LOWEST, HIGHEST = 0, -1
-"""Index of the free block that is taken."""
+"""Index, among the free blocks, of the block that is taken."""
 
 
 @dataclass

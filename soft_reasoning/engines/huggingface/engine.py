@@ -31,7 +31,7 @@ from soft_reasoning.types import UserError
 log: logging.Logger = logging.getLogger(__name__)
 
 ROWS_ON_CPU = 96
-"""A step of more rows takes nearly as much longer: a processor's products are at full speed by then."""
+"""Beyond this many rows a step takes proportionally longer: the processor is already at full speed."""
 
 
 class HuggingFaceEngine(DifferentiableEngine):
@@ -45,10 +45,10 @@ class HuggingFaceEngine(DifferentiableEngine):
             several devices instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
         adapter: A folder (or hub name) of PEFT weights, merged into the model's weights.
-        max_batch_tokens: Most positions whose keys and values are in memory at once. None computes it from
+        max_batch_tokens: Maximum number of positions with keys and values in memory. None computes it from
             the free memory. It is halved permanently when memory runs out.
-        max_batch_rows: Most sequences that run at once; the others wait. None is no bound, but on the CPU
-            ``ROWS_ON_CPU`` for a large model: more rows hardly save time, and the first results come later.
+        max_batch_rows: Maximum number of sequences that run at once; others wait. None is no bound, but
+            ``ROWS_ON_CPU`` for a large model on the CPU: more rows save little time and delay first results.
         threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default.
 
     Results are reproducible as for every :class:`Engine`, and bitwise so where ``batch_invariant`` is true

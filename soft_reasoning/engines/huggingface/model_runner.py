@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, Piece, current_pass, height
+from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, current_pass
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.huggingface.tiles import Piece, height
 from soft_reasoning.engines.running import detached
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
@@ -25,7 +26,7 @@ PADDING = 8
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
 CACHE_SHARE, LEAST_CACHED = 16, 8192
-"""Cached prefixes hold at most ``max_tokens / CACHE_SHARE`` positions, or ``LEAST_CACHED`` if more."""
+"""Cached prefixes hold at most the larger of ``max_tokens / CACHE_SHARE`` and ``LEAST_CACHED`` positions."""
 
 
 class Runner:

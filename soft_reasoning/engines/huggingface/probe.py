@@ -36,7 +36,7 @@ CROWD = (8, 16, 24, 32, 64)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
 WORSE = 3
-"""How much farther from float32 than the model's own half precision a runner's may be; rounding is chance."""
+"""How much farther from float32 a runner may be than the model itself in half precision; rounding varies."""
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -175,7 +175,7 @@ def divergence(logits: Tensor, exact: Tensor) -> float:
 
 
 def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) -> str:
-    """Why ``runner`` does not give the logits of the model's own passes; empty if it does."""
+    """Why ``runner`` does not reproduce the logits of the model's own passes; empty if it does."""
     for text in texts:
         try:
             served = _serve(runner, text.ids, text.prompt)
@@ -199,7 +199,7 @@ def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) 
 
 
 def _where(model: Any, runner: ModelRunner | PlainRunner, text: _Text) -> str:
-    """Name the first layer in which attention differs from the model's own; empty if it does in none."""
+    """Name the first layer in which attention differs from the model's own; empty if there is none."""
     ids = text.ids[:1, : text.prompt + 1]
     runner.begin_run()  # without cached positions, whose attention is not computed again
     with _attention_outputs(model) as own:

@@ -28,7 +28,7 @@ class Sequence(RunningRequest):
 
     @property
     def max_tokens(self) -> int:
-        """Most positions of the complete sequence."""
+        """Maximum number of positions of the complete sequence."""
         return self.prompt_tokens + self.max_new_tokens
 
     @property

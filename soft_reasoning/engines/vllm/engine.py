@@ -47,12 +47,12 @@ CPU_OPTIONS: dict[str, Any] = {
 }
 
 MOST_NAMED = 128
-"""Most token ids for which vLLM returns log-probabilities by id."""
+"""Maximum number of token ids for which vLLM returns log-probabilities by id."""
 
 HOTTEST = 2.0
 """The highest temperature at which vLLM samples."""
 
-TURN = 32  # most tokens that vLLM generates before a deadline is looked at
+TURN = 32  # most tokens that vLLM generates between two checks of a deadline
 
 SAME = 0.1
 """Largest difference of log-probabilities after ids and after their embeddings, also in bfloat16."""
@@ -69,8 +69,8 @@ class VLLMEngine(Engine):
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
         revision: Branch or commit on the hub.
         trust_remote_code: Whether the model's own code may run.
-        device_map: Refused unless None or ``auto``, since vLLM does not read it.
-        attn_implementation: Refused unless None, since vLLM does not read it.
+        device_map: Rejected unless None or ``auto``, since vLLM does not read it.
+        attn_implementation: Rejected unless None, since vLLM does not read it.
         options: Further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``,
             ``pipeline_parallel_size``, ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``,
             ``quantization``, ...
@@ -287,7 +287,7 @@ class VLLMEngine(Engine):
         soft = soft.detach().to("cpu", self._dtype)
         before, after = list(row.head), [*row.tail, *row.ids]
         rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
-        # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
+        # The cache ignores the mask: minus zeros distinguish a soft row of zeros from a token's row.
         rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
         return {
             "prompt_embeds": rows,
@@ -311,7 +311,7 @@ class VLLMEngine(Engine):
         )
 
     def _check_soft_tokens(self, model_type: str) -> None:
-        """Refuse a model for which vLLM's embedding input differs from the output of the model's lookup."""
+        """Reject a model for which vLLM's embedding input differs from the output of the model's lookup."""
         ids = tuple(range(min(8, self.vocabulary)))
         logprobs: list[dict[int, float]] = []
 

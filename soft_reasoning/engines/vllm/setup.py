@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoModel, GenerationConfig
 from transformers.utils import logging
 
+from soft_reasoning.checks import OptionError
 from soft_reasoning.engines.base import CHUNK
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import UserError
@@ -95,18 +96,20 @@ def check_options(options: Collection[str], device_map: Any, attn_implementation
         UserError: If an option or setting is not allowed.
     """
     if device_map not in (None, "auto"):
-        raise UserError(
-            f"model.device_map: expected null or auto with engine=vllm, got {device_map!r}; use "
-            "engine.tensor_parallel_size or engine.pipeline_parallel_size"
+        raise OptionError(
+            "device_map",
+            f"expected null or auto with engine=vllm, got {device_map!r}; use "
+            "engine.tensor_parallel_size or engine.pipeline_parallel_size",
         )
     if attn_implementation is not None:
-        raise UserError(
-            f"model.attn_implementation: expected null with engine=vllm, got {attn_implementation!r}; leave "
-            "it out, as vLLM chooses its attention"
+        raise OptionError(
+            "attn_implementation",
+            f"expected null with engine=vllm, got {attn_implementation!r}; leave "
+            "it out, as vLLM chooses its attention",
         )
     for name in options:
         if name in SET_HERE or name == "model":
-            raise UserError(f"engine.{name}: this option is set from the model or fixed; remove it")
+            raise OptionError(name, "this option is set from the model or fixed; remove it")
 
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:

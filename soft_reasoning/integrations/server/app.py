@@ -34,7 +34,7 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(
 
 def create_app(service: Service) -> FastAPI:
     """Return the application."""
-    app, settings, created = FastAPI(openapi_url=None), service.settings, int(time.time())
+    app, settings = FastAPI(openapi_url=None), service.settings
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(
         CORSMiddleware, allow_origins=settings.allowed_origins, allow_methods=["*"], allow_headers=["*"]
@@ -47,8 +47,44 @@ def create_app(service: Service) -> FastAPI:
         "server.max_body_bytes",
     }
     app.add_middleware(ErrorsAsJson, messages=messages)
+    needs_key = [Depends(check_key(settings))]
 
-    def check_key(credentials: Credentials) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        closed = service.reasoner.closed
+        return JSONResponse(
+            {"status": "closed" if closed else "ok", "in_progress": service.in_progress},
+            503 if closed else 200,
+        )
+
+    @app.get("/metrics", dependencies=needs_key)
+    async def metrics() -> Response:
+        counts = {**service.counts, "soft_reasoning_requests_in_progress": service.in_progress}
+        lines = [f"{name} {count}\n" for name, count in sorted(counts.items())]
+        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        error.detail = messages.get(error.detail, error.detail)
+        return JSONResponse(error_body(error), error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        last = error.errors()[-1]  # of a union: the error of the list rather than of the text
+        field, message = describe_error(last)
+        if last["type"] == "json_invalid" or not field:
+            field = "body"
+            message = "body: expected a JSON object and the header Content-Type: application/json"
+        return JSONResponse(error_body(ApiError(400, message, field)), 400)
+
+    app.include_router(api_routes(service), dependencies=needs_key)
+    return app
+
+
+def check_key(settings: Settings) -> Callable[[Credentials], None]:
+    """Return a check of a request's key, which does nothing if the server has none."""
+
+    def check(credentials: Credentials) -> None:
         if settings.api_key is None:
             return
         key = credentials.credentials if credentials else ""
@@ -60,7 +96,12 @@ def create_app(service: Service) -> FastAPI:
                 code="invalid_api_key",
             )
 
-    v1 = APIRouter(prefix="/v1", dependencies=[Depends(check_key)])
+    return check
+
+
+def api_routes(service: Service) -> APIRouter:
+    """Return the routes of OpenAI's API."""
+    v1, created = APIRouter(prefix="/v1"), int(time.time())
 
     @v1.post("/chat/completions")
     async def chat(body: ChatBody, http: Request) -> Response:
@@ -86,36 +127,7 @@ def create_app(service: Service) -> FastAPI:
         service.method(name)
         return describe_model(name)
 
-    @app.get("/health")
-    async def health() -> Response:
-        closed = service.reasoner.closed
-        return JSONResponse(
-            {"status": "closed" if closed else "ok", "in_progress": service.in_progress},
-            503 if closed else 200,
-        )
-
-    @app.get("/metrics", dependencies=[Depends(check_key)])
-    async def metrics() -> Response:
-        counts = {**service.counts, "soft_reasoning_requests_in_progress": service.in_progress}
-        lines = [f"{name} {count}\n" for name, count in sorted(counts.items())]
-        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
-
-    @app.exception_handler(HTTPException)
-    async def _(request: Request, error: HTTPException) -> Response:
-        error.detail = messages.get(error.detail, error.detail)
-        return JSONResponse(error_body(error), error.status_code, error.headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def _(request: Request, error: RequestValidationError) -> Response:
-        last = error.errors()[-1]  # of a union, the list rather than the text
-        field, message = describe_error(last)
-        if last["type"] == "json_invalid" or not field:
-            field = "body"
-            message = "body: expected a JSON object and the header Content-Type: application/json"
-        return JSONResponse(error_body(ApiError(400, message, field)), 400)
-
-    app.include_router(v1)
-    return app
+    return v1
 
 
 async def respond(http: Request, service: Service, reply: ChatReply) -> Response:
@@ -127,7 +139,7 @@ async def respond(http: Request, service: Service, reply: ChatReply) -> Response
     if not reply.body.stream:
         return JSONResponse(reply.full_body(await unless_disconnected(http, service.solve(reply.body))))
     parts = stream(service, reply)
-    first = await unless_disconnected(http, anext(parts))  # an immediate refusal has its own status
+    first = await unless_disconnected(http, anext(parts))  # an immediate error has its own status
 
     async def rest() -> AsyncIterator[str]:
         yield first

@@ -29,7 +29,7 @@ def error_body(error: Any) -> dict[str, Any]:
 
 
 class ErrorsAsJson:
-    """Middleware: refusals in plain text, as other middleware writes them, get OpenAI's format.
+    """Middleware that gives errors in plain text, as other middleware writes them, OpenAI's format.
 
     Args:
         app: The application.

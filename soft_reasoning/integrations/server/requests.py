@@ -56,11 +56,11 @@ def read_content(content: Any) -> str:
 
 
 def refuse(what: str) -> BeforeValidator:
-    """Return a validator that refuses all values but empty ones."""
+    """Return a validator that rejects all values but empty ones."""
 
     def check(value: Any) -> None:
         if value:
-            raise refused(f"no {what}", "some, which this model cannot be shown; leave the message out")
+            raise refused(f"no {what}", "some, which this model cannot read; leave the message out")
 
     return BeforeValidator(check)
 
@@ -166,7 +166,7 @@ class Body(BaseModel):
         raise NotImplementedError
 
     def refuse_unused(self) -> None:
-        """Refuse fields that request features without effect here.
+        """Reject fields that request features without effect here.
 
         Raises:
             ApiError: For the first such field.

@@ -107,7 +107,7 @@ class Service:
         return await self.reasoner.asolve(questions, on_round=on_round, **options)
 
     def _options(self, body: Body, prompts: int) -> Options:
-        """The options of the call; values beyond the limits are refused."""
+        """The options of the call; values beyond the limits are rejected."""
         settings, extra, method = self.settings, body.soft_reasoning, self.method(body.model)
         tokens = settings.max_tokens or math.inf
         limits = {

@@ -1,7 +1,8 @@
 """Solutions in words and programs vote together (arXiv 2604.17433).
 
-What both find is rarely wrong for the same reason. It is a control of ``verifier=program``: the solutions are
-those of ``method=self_consistency``, the programs those of ``method=program_consistency``.
+They rarely make the same mistake, so an answer on which they agree is rarely wrong. It is a control of
+``verifier=program``: the solutions are those of ``method=self_consistency``, the programs those of
+``method=program_consistency``.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class MixedConsistency(SampledMethod):
     :class:`SampledMethod`.
 
     Args:
-        samples: Most solutions.
+        samples: Maximum number of solutions.
         confidence: Probability at which the vote is settled; at 1 all solutions are written, at once.
         programs: How programs are written and run.
         program_weight: Votes of the first program with an answer; a solution has 1.
         repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
-            all count alike; programs for one question often err together.
+            all count the same; but programs for one question often share an error.
 
     Raises:
         OptionError: For a value out of its range.

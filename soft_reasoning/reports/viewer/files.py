@@ -44,7 +44,7 @@ def write_page(
     Args:
         folder: The folder of a run, a comparison or a sweep.
         title: The page's title.
-        head: What the page says of the whole.
+        head: The page's summary of the whole.
         entries: An entry for each problem.
         tables: The tables above the problems.
         pictures: PNG files of the folder by title.

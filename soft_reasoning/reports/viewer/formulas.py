@@ -18,7 +18,7 @@ FORMULA = (
     r"|\$([^$\n]*[\\^_={}][^$\n]*)\$"
     r"|(\\boxed\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})"
 )
-"""A formula in a text, for Python and JavaScript; prices in dollars are none."""
+"""A formula in a text, for Python and JavaScript; prices in dollars are not formulas."""
 
 LONGEST = 1000
 """Characters of a formula; a longer one stays as it was written."""

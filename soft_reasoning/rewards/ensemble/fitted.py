@@ -24,11 +24,11 @@ RIDGE = 1.0
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """A logistic regression of "this candidate is right" on what each part says of it.
+    """A logistic regression of "this candidate is right" on the scores of the parts.
 
     Attributes:
         weights: For each part, the log-odds per unit of its value; at least 0.
-        means: For each part, the value that stands for a part that says nothing.
+        means: For each part, the value that replaces a missing score.
         bias: The log-odds of a candidate at the means.
         made_for: The setting that the weights belong to: plain values by name (model, prompt, ...).
         questions: Id and fingerprint of every question that they were fitted to.
@@ -72,11 +72,11 @@ class FittedWeights:
         Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     def check_made_for(self, run: Mapping[str, Any]) -> None:
-        """Refuse a ``run`` with other values than those in ``made_for``."""
+        """Reject a ``run`` whose values differ from ``made_for``."""
         check_made_for(OPTION, "weights", self.made_for, run)
 
     def check_unseen(self, questions: Sequence[str]) -> None:
-        """Refuse ``questions`` that include a question of the calibration."""
+        """Reject ``questions`` that include a question of the calibration."""
         check_unseen(OPTION, self.questions, questions)
 
 
@@ -88,11 +88,11 @@ def fit(
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Return the weights, the means and the bias of a logistic regression with weights of at least 0.
 
-    Each question counts once, however many candidates it has. A judge that knows nothing gets a weight near
-    0; one that is wrong more often than chance gets 0, since that is mostly chance.
+    Each question counts once, however many candidates it has. A useless judge gets a weight near 0. One that
+    is wrong more often than right gets 0, since that is mostly chance.
 
     Args:
-        values: What each part says of each candidate; None where it says nothing.
+        values: The score of each candidate by each part; None where a part gives none.
         right: Whether each candidate is right.
         questions: The question of each candidate.
         parts: The parts.
@@ -103,7 +103,7 @@ def fit(
     labels = numpy.array(right, dtype=float)
     if not 0 < labels.sum() < len(labels):
         raise UserError(
-            "calibrate: expected right and wrong candidates to fit weights to, got one kind only; use more "
+            "calibrate: expected right and wrong candidates to fit weights to, got only one kind; use more "
             "questions (limit=)"
         )
     counts = {name: questions.count(name) for name in set(questions)}

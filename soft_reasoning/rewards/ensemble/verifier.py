@@ -1,6 +1,7 @@
 """Several judges together: agreement of the texts, programs, the model's verdict, and coherence.
 
-Weak judges that err differently are better together than the best of them (Weaver, arXiv 2506.18203). The
+Weak judges that make different errors are better together than the best of them alone (Weaver, arXiv
+2506.18203). The
 agreement of the texts is self-consistency, so the other parts have to add to it.
 """
 
@@ -34,11 +35,11 @@ def _probability() -> ModelVerifier:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Scores a candidate by the weighted mean of what its parts say of it, each in [0, 1].
+    """Scores a candidate by the weighted mean of the scores of its parts, each in [0, 1].
 
     ``texts`` is the share of the other candidates, of this and earlier rounds, that have its answer;
     ``programs`` how many programs have it; ``verdict`` the score of the verifier ``verdict``; ``coherence``
-    the mean probability of its tokens. A part that says nothing is left out. Candidates without an answer
+    the mean probability of its tokens. A part without a score is left out. Candidates without an answer
     score 0. The programs do not vote in the final answer and the reward adds no coherence: both are in the
     score.
 
@@ -49,8 +50,8 @@ class Ensemble:
         programs_weight: The same.
         verdict_weight: The same.
         coherence_weight: The same.
-        repeat_weight: What each further program that agrees counts, as a share of the one before: programs
-            for one question often err together. At 1 all count alike, at 0 one says as much as all.
+        repeat_weight: Weight of each further program that agrees, as a share of the one before: programs for
+            one question often share an error. At 1 all count the same, at 0 only the first counts.
         fitted: Weights of :class:`FittedWeights`, or a file of them; the score then is a probability.
 
     Raises:
@@ -126,7 +127,7 @@ class Ensemble:
         )
 
     def score(self, answer: str | None, values: Mapping[str, float | None]) -> float | None:
-        """Return the score of a candidate from what the parts say of it; None if all say nothing."""
+        """Return the score of a candidate from the scores of the parts; None if no part has one."""
         known = {part: value for part, value in values.items() if value is not None}
         if not known:
             return None

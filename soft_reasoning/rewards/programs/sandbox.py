@@ -1,4 +1,4 @@
-"""Runs programs in Monty, a Python interpreter in a process of its own (``pydantic-monty``).
+"""Runs programs in Monty, a Python interpreter in a separate process (``pydantic-monty``).
 
 A program reaches no file, network, process or module of the computer: the interpreter has none. Limits end
 what takes too long or too much memory, and a process that dies is replaced. Without Monty nothing runs.
@@ -16,11 +16,11 @@ from soft_reasoning.types import UserError
 
 MISSING = "programs: expected the sandbox pydantic-monty with its interpreter; pip install pydantic-monty"
 MOST_OUTPUT = 10_000
-"""Most bytes that a program may print."""
+"""Maximum number of bytes that a program may print."""
 MOST_CALLS = 50
-"""Most questions to the host, such as the value of an unknown name; each is answered with an error."""
+"""Maximum number of questions to the host, such as the value of an unknown name; the answer is an error."""
 GRACE = 0.5
-"""Seconds after the limit at which an interpreter is killed that did not stop by itself."""
+"""Seconds after the time limit at which an interpreter that did not stop by itself is killed."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Sandbox:
     r"""Where programs run, one after the other, each in a fresh interpreter.
 
     Args:
-        seconds: Most seconds per program.
-        megabytes: Most memory per program, in MiB.
-        depth: Most nested calls of functions.
+        seconds: Time limit per program.
+        megabytes: Memory limit per program, in MiB.
+        depth: Maximum depth of nested function calls.
 
     Raises:
         OptionError: For a value out of its range.

@@ -13,11 +13,11 @@ KINDS = ("number", "boolean", "choice", "latex", "text")
 
 
 def as_text(value: Any, answer_type: str) -> str | None:
-    """Return ``value`` as an answer of one of ``KINDS``, or None if it is none.
+    """Return ``value`` as an answer of one of ``KINDS``, or None if it is not one.
 
     A number is a whole or real number, a boolean is True or False, a choice is an option's index from 0. Text
     stands for itself, whatever the type. NaN, infinity, complex numbers, None, containers and objects are
-    no answers.
+    not answers.
 
     >>> as_text(0.1 + 0.2, "number"), as_text(3.0, "number"), as_text(True, "number")
     ('0.3', '3', None)

@@ -25,7 +25,7 @@ class ProgramVerifier(Programs):
     answer like fresh solutions. If no program has an answer, no candidate is judged.
 
     Args:
-        later: More programs in each later round.
+        later: Number of further programs in each later round.
     """
 
     later: int = 0

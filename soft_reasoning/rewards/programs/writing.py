@@ -36,12 +36,12 @@ _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Program:
-    """A program and what it came to.
+    """A program and its outcome.
 
     Attributes:
         code: The program.
-        answer: The answer that its value gives; None if it has none.
-        error: Why it has none.
+        answer: The answer that its value stands for, or None.
+        error: Why there is no answer.
         prompt: The text of its prompt.
         completion: The model's completion.
     """
@@ -79,9 +79,9 @@ class Programs:
     Args:
         samples: Programs per question.
         temperature: Sampling temperature of all programs but the first.
-        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
-        max_new_tokens: Most tokens per program.
+        max_new_tokens: Maximum number of tokens per program.
         model: Another model that writes them, a name of ``conf/model`` or a path; None uses the run's model.
         sandbox: Where they run.
 
@@ -105,7 +105,7 @@ class Programs:
         real("top_p", self.top_p, above=0.0, most=1.0)
 
     def check_prompts(self, prompts: Prompts) -> None:
-        """Refuse a prompt without wording for programs, and a missing sandbox.
+        """Reject a prompt without wording for programs, and a missing sandbox.
 
         Raises:
             UserError: In one line.
@@ -163,7 +163,7 @@ def code_of(text: str) -> str:
 
 
 def answer_of(outcome: Outcome, problem: Problem, grader: AnswerGrader) -> tuple[str | None, str | None]:
-    """Return the answer that a program's value gives, or None and why it gives none."""
+    """Return the answer that a program's value stands for, or None and the reason."""
     if outcome.error is not None:
         return None, outcome.error
     kind = problem.answer_type

@@ -21,7 +21,7 @@ function rewardScale(candidates) {
 }
 
 function promptOf(parts, question) {
-  const soft = () => el("span", { class: "soft", title: "here stand the soft tokens that the search chooses" }, "soft token");
+  const soft = () => el("span", { class: "soft", title: "the soft tokens that the search chooses are inserted here" }, "soft token");
   const content = parts.flatMap((part, i) => (i ? [soft(), part] : [part]));
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   if (parts.length === 1 && parts[0] === question) return null;
@@ -30,7 +30,7 @@ function promptOf(parts, question) {
 }
 
 function votesOf(votes, rule) {
-  if (!votes.length) return el("p", { class: "none" }, "Nobody gave an answer.");
+  if (!votes.length) return el("p", { class: "none" }, "No answer was given.");
   const sizeOf = (vote) => vote.weight ?? vote.candidates + vote.verifier;
   const most = Math.max(...votes.map(sizeOf)) || 1;
   const bar = (vote) => {
@@ -65,7 +65,7 @@ function factsOf(c) {
     fact("reward", c.reward === undefined ? null : number(c.reward)),
     fact("verdict", c.verified === undefined ? null : number(c.verified), "the verifier's score, its confidence included"),
     c.agreement !== undefined && c.agreement !== c.verified ? fact("agreement", number(c.agreement), "the verifier's score before confidence") : null,
-    (c.parts ?? []).map(([part, value]) => fact(`by ${part}`, value === null ? "-" : number(value), "what this part of the ensemble says")),
+    (c.parts ?? []).map(([part, value]) => fact(`by ${part}`, value === null ? "-" : number(value), "score by this part of the ensemble")),
     fact("coherence", c.coherence === undefined ? null : number(c.coherence, 3)),
     fact("expected", expected, "posterior mean and deviation of the reward before the point was tried"),
     fact("delta", c.delta === undefined ? null : number(c.delta)),
@@ -146,7 +146,7 @@ class ProblemPage {
     const answers = said.answers.map((answer, i) => [i ? ", " : null, answerOf(answer, said.right[i])]);
     return el("details", { class: "verifier", open: said.texts.length === 1 },
       el("summary", {}, "Verifier ", answers.length ? answers : "judged"), said.texts.map((text, i) => [
-        said.prompts[i] ? el("details", {}, el("summary", { class: "note" }, "what it was asked"), textOf(said.prompts[i])) : null, textOf(text)]));
+        said.prompts[i] ? el("details", {}, el("summary", { class: "note" }, "prompt"), textOf(said.prompts[i])) : null, textOf(text)]));
   }
 
   cardOf(c, i, base, same) {
