@@ -97,7 +97,7 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     names = {path.name for path in folder.iterdir()}
     for stem in ("sweep", "rounds", "cost", "cost_relative"):
         assert {f"{stem}.csv", f"{stem}.tex"} <= names
-    assert {"sweep.md", "sweep.png", "sweep.pdf", "sweep.json", "comparisons"} <= names
+    assert {"sweep.md", "sweep.svg", "sweep.pdf", "sweep.json", "comparisons"} <= names
     assert (folder / "sweep.md").stat().st_size < 20_000
     rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["metric"], row["shots"], row["method"]) for row in rows[:6]] == [

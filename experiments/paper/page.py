@@ -76,8 +76,8 @@ def main() -> None:
             parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
             parts += read_sections(folder / "sweep.md", sections)
             if label.startswith("fig:"):
-                shutil.copy(folder / "sweep.png", pictures / f"{name}.png")
-                parts.append(f"![{label}](paper/{name}.png)")
+                shutil.copy(folder / "sweep.svg", pictures / f"{name}.svg")
+                parts.append(f"![{label}](paper/{name}.svg)")
     words, folder = ["+experiment=paper_correlation", *FEW], args.work / "correlation"
     command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.run.dir={folder}"]
     if ready("paper_correlation", folder / "report.md", command, args):

@@ -35,7 +35,7 @@ from soft_reasoning.runs.files import (
 from soft_reasoning.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
-TABLE, PLOT = "sweep", "sweep.png"
+TABLE, PLOT = "sweep", "sweep.svg"
 COMPARISONS = "comparisons"
 """Folder inside a sweep's: paired differences by model, data set and number of shots."""
 

@@ -217,7 +217,7 @@ def _budgets(groups: Sequence[RunGroup], base: RunGroup) -> list[str]:
 
 def _write(folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Write tables, rows and the plot; return the plot's file by title."""
-    pictures = {"Accuracy against tokens": "accuracy_against_tokens.png"} if plots.available() else {}
+    pictures = {"Accuracy against tokens": "accuracy_against_tokens.svg"} if plots.available() else {}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file in pictures.values():

@@ -1,4 +1,7 @@
-"""Plots of metrics as PNG and PDF files. Matplotlib is imported on first use and needs no display."""
+"""Plots of metrics as SVG and PDF files. Matplotlib is imported on first use and needs no display.
+
+Their colours are those of ``viewer/page/picture.css``, by which a page shows them, also where it is dark.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any, cast
 import pandas as pd
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
-BLUE, ORANGE = "#2f6db3", "#e0812c"
+TEXT, MUTED, LINE, PANEL, BLUE, ORANGE = "#16181d", "#5f6877", "#e1e4ea", "#ffffff", "#3a4fd0", "#c2691c"
 MARKERS = "osD^vpX<>h*"
 """Their number is coprime to Matplotlib's ten colours, so 110 methods look different."""
 STYLE: dict[str, Any] = {
@@ -24,9 +27,16 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "grid.color": LINE,
+    "text.color": TEXT,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
     "legend.frameon": False,
     "text.parse_math": False,  # a dollar sign in a label is a dollar sign
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "soft_reasoning",  # the same plot is the same file
 }
 
 
@@ -39,7 +49,7 @@ def available() -> bool:
 def panels(
     path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
 ) -> Generator[Any]:
-    """Yield the axes (rows, columns) of a new figure, then write it to ``path`` (PNG, and PDF beside it).
+    """Yield the axes (rows, columns) of a new figure, then write it to ``path``, and as PDF beside it.
 
     Matplotlib's global state does not change.
     """
@@ -51,8 +61,10 @@ def panels(
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure.subplots(rows, columns, squeeze=False)
-        figure.savefig(path, bbox_inches="tight")
-        figure.savefig(path.with_suffix(".pdf"), bbox_inches="tight", metadata={"CreationDate": None})
+        undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        for file in (path, path.with_suffix(".pdf")):
+            settings = {"transparent": file.suffix == ".svg", "metadata": undated.get(file.suffix)}
+            figure.savefig(file, bbox_inches="tight", **settings)
 
 
 def percent_axis(axes: Any, name: str) -> None:
@@ -80,7 +92,7 @@ def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     ``rows`` come from ``metrics.after_rounds``.
     """
     frame = pd.DataFrame(rows, dtype=float)
-    with panels(path, 1, 2, width=9.0) as axes:
+    with panels(path, 1, 2, width=7.6, height=2.9) as axes:
         left, right = axes[0]
         errors = 196 * frame["stderr"].fillna(0.0)
         left.errorbar(frame["round"], 100 * frame["accuracy"], errors, color=BLUE, marker="o")
@@ -107,7 +119,7 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
                 linestyle="",
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=8,
-                markeredgecolor="white",
+                markeredgecolor=PANEL,
                 elinewidth=1,
                 label=row["label"],
             )
@@ -131,7 +143,7 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     Args:
         frame: A row for each setting and metric, from ``sweeps.shares``, with its position ``at`` on the
             axis: a value of the option ``number``, or its method.
-        path: The PNG file.
+        path: The SVG file.
         number: The option over which lines are drawn; None draws bars by method.
     """
     models, datasets, methods = (list(dict.fromkeys(frame[key])) for key in ("model", "data set", "at"))
@@ -167,7 +179,7 @@ def distribution(values: Sequence[float], label: str, path: Path) -> None:
     """Plot a histogram of accuracies (percent) over draws, with mean ± standard deviation and range."""
     with panels(path) as grid:
         axes = grid[0][0]
-        axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor="white")
+        axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor=PANEL)
         mean = statistics.fmean(values)
         axes.axvline(mean, color=ORANGE, label=f"mean {distribution_note(values)}")
         if len(values) > 1:

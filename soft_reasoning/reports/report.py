@@ -60,7 +60,7 @@ AUC = {
 SHOWN = 20
 """Number of answers shown in a terminal; the file holds all."""
 
-ROUNDS_PLOT = "after_each_round.png"
+ROUNDS_PLOT = "after_each_round.svg"
 TABLES = "tables"
 """Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 

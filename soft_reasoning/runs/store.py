@@ -40,7 +40,7 @@ from soft_reasoning.runs.manifest import build_manifest, check_same_run, environ
 from soft_reasoning.types import UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
-DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf", f"{COMPLETIONS}*")
+DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*")
 """Files that are removed when a run starts over: those computed from the others, and the completions."""
 
 

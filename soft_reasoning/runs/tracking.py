@@ -187,6 +187,6 @@ def follow_run(
         if finite(value)
     }
     paths = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-    files = [path for path in paths if path.is_file()] + sorted(folder.glob("*.png"))
+    files = [path for path in paths if path.is_file()] + sorted(folder.glob("*.svg"))
     guarded(tracker.log, numbers, metrics["problems"])
     guarded(tracker.end, files)

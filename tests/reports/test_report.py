@@ -47,7 +47,7 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# soft_reasoning on made_up")
     assert re.search(r"\| accuracy % +\| +60.0 ± 11.2 \|", text) and text.count("|:--") == 1
-    name = "after_each_round.png"
+    name = "after_each_round.svg"
     assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
     assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
 
@@ -120,7 +120,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
     [note] = write_report(tmp_path)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
-    assert not list(tmp_path.glob("*.png"))
+    assert not list(tmp_path.glob("*.svg"))
 
 
 def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
@@ -147,8 +147,8 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     for name in ("comparison", "comparison_cost"):
         assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
     assert r"\textbf{80.0$_{\pm9.2}$}" in (tmp_path / "comparison.tex").read_text()
-    assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
-    assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
+    assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
+    assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
 
 
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,15 @@ from soft_reasoning.runs.files import GRADES, read_json
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver")
-PIXEL = b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PICTURE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="70"><defs></defs>'
+    '<rect width="700" height="70" style="fill: #16181d"/></svg>'
 )
+FIRST_PIXEL = """
+const context = document.createElement('canvas').getContext('2d');
+context.drawImage(document.querySelector('.pictures img'), 0, 0);
+return [...context.getImageData(5, 5, 1, 1).data];
+"""
 
 pytestmark = [
     pytest.mark.browser,
@@ -237,10 +242,17 @@ def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
 
 def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
-    (folder / "a.png").write_bytes(PIXEL)
+    (folder / "a.svg").write_text(PICTURE)
     manifest, grades = {"config": {}, "command": "the command k=2"}, read_json(folder / GRADES)
-    write_run(folder, "one", manifest, GRADER.name, grades, [], {"After each round": "a.png"})
+    write_run(folder, "one", manifest, GRADER.name, grades, [], {"After each round": "a.svg"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert page.text(".command") == "the command k=2"
     picture = "const img = document.querySelector('.pictures img'); return img.complete && img.naturalWidth"
-    assert page.wait(picture) == 1
+    assert page.wait(picture) == 700
+    colours = []
+    for dark in (False, True):
+        page = Page(chromium, width=390, dark=dark).open(folder / "report.html")
+        page.wait(picture)
+        assert page.js("return document.documentElement.scrollWidth") <= 390
+        colours.append(page.js(FIRST_PIXEL))
+    assert colours == [[22, 24, 29, 255], [231, 233, 238, 255]]  # the page's letters

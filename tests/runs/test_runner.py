@@ -64,7 +64,7 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
         for line in (whole / "report.md").read_text().splitlines()
         if line.startswith("![")
     ):
-        assert (whole / name).read_bytes().startswith(b"\x89PNG")
+        assert (whole / name).read_bytes().startswith(b"<?xml")
 
 
 def test_the_first_line_says_what_is_loaded(tmp_path, capsys):

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import html
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -47,7 +48,7 @@ def write_page(
         head: The page's summary of the whole.
         entries: An entry for each problem.
         tables: The tables above the problems.
-        pictures: PNG files of the folder by title.
+        pictures: SVG files of the folder by title, in the colours of ``reports.plots``.
     """
     rows: list[list[Any]] = []
     shards: list[str] = []
@@ -59,7 +60,7 @@ def write_page(
     about = {
         "title": title,
         "tables": [asdict(table) for table in tables],
-        "pictures": [[name, _address((folder / file).read_bytes())] for name, file in pictures.items()],
+        "pictures": [[name, _address((folder / file).read_text("utf-8"))] for name, file in pictures.items()],
     }
     data["index"] = pack({**head, **about, "rows": rows, "shard": SHARD})
     write_text(folder / PAGE, _page(title, data))
@@ -92,9 +93,14 @@ def _page(title: str, data: Mapping[str, str]) -> str:
     return page
 
 
-def _address(picture: bytes) -> str:
-    """A data URL of the picture."""
-    return f"data:image/png;base64,{b64encode(picture).decode('ascii')}"
+def _address(picture: str) -> str:
+    """A data URL of the SVG ``picture``, with the colours of ``picture.css`` by name, and its letters."""
+    style = (SOURCES / "picture.css").read_text(encoding="utf-8")
+    light, _, _ = style.partition("@media")
+    for name, colour in re.findall(r"(--\w+): (#\w+)", light):
+        picture = picture.replace(colour, f"var({name})")
+    picture = picture.replace("<defs>", f"<defs><style>{style}</style>", 1)
+    return f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode('ascii')}"
 
 
 def _digest(text: str) -> str:
