@@ -61,6 +61,7 @@ def test_a_reference_that_an_experiment_names_may_be_left_out(run):
     assert rows[0]["label"].endswith("embedding.sigma=2") and "difference" in rows[1]
 
 
+@pytest.mark.slow
 def test_the_reference_is_nearest_to_the_sweeps_own_experiment(run):
     """Several options together: d = 50 is the paper's, and neither value is the package's."""
     small = [*FAKE, "+experiment=paper_setting", "dataset=demo", "dataset.shots=0", "limit=2"]
@@ -80,6 +81,7 @@ def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("soft_reasoning: reference: expected one of cot")
 
 
+@pytest.mark.slow
 def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path, monkeypatch):
     for name in ("gsm8k", "svamp"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS[name], encoding="utf-8")

@@ -173,7 +173,9 @@ worker.close()
 """
 
 
-@pytest.mark.parametrize("limit", [7 * 2**29, 2**32, 5 * 2**30, 2**40, -1])  # -1: none
+@pytest.mark.parametrize(  # -1: none
+    "limit", [7 * 2**29, *(pytest.param(n, marks=pytest.mark.slow) for n in (2**32, 5 * 2**30, 2**40, -1))]
+)
 def test_a_lower_limit_of_the_process_is_kept(limit):
     run = subprocess.run(
         [sys.executable, "-c", UNDER_A_LIMIT, str(limit)], capture_output=True, text=True, timeout=200

@@ -89,6 +89,7 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
 
+@pytest.mark.slow
 def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=2"]
     record.main([str(path), *words, "--texts", "2", "--programs", "0", "--max-new-tokens", "40"])
