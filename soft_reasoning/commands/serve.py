@@ -6,17 +6,18 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.configuration.implied import is_bundled
-from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.configuration.overrides import Override, parse, split_flags
 from soft_reasoning.types import UserError
+
+if TYPE_CHECKING:
+    from soft_reasoning.api import SoftReasoner
 
 SHORT = ("host", "port")
 """Keys of the group ``server`` that the command line may name without the group."""
@@ -42,6 +43,9 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
     Raises:
         UserError: For an override that only a run of a data set reads, and for a comparison.
     """
+    from soft_reasoning.api import SoftReasoner  # takes seconds, which wrong options do without
+    from soft_reasoning.configuration.options import check_overrides
+
     job = HydraConfig.get()
     overrides = [override for override in parse(job.overrides.task) if override.root != "server"]
     words = [*map(str, overrides)]

@@ -63,8 +63,8 @@ def panels(
         yield figure.subplots(rows, columns, squeeze=False)
         undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         for file in (path, path.with_suffix(".pdf")):
-            settings = {"transparent": file.suffix == ".svg", "metadata": undated.get(file.suffix)}
-            figure.savefig(file, bbox_inches="tight", **settings)
+            metadata, clear = undated.get(file.suffix), file.suffix == ".svg"
+            figure.savefig(file, bbox_inches="tight", metadata=metadata, transparent=clear)
 
 
 def percent_axis(axes: Any, name: str) -> None:
