@@ -240,12 +240,12 @@ def judge_settings(config: DictConfig, context: Context) -> dict[str, Any]:
     prompts, left_out = context.prompts, ("fitted", *(f"{part}_weight" for part in PARTS))
     settings = {key: value for key, value in plain(config.verifier).items() if key not in left_out}
     verdict = config.verifier.verdict.get("name")
-    asked = [prompts.solve(PROBE)]
-    asked += [prompts.task(TASK, PROBE)] if TASK in prompts.wording.tasks else []
-    asked += [prompts.review(verdict, PROBE, ["1"])] if verdict in prompts.wording.reviews else []
+    probes = [prompts.solve(PROBE)]
+    probes += [prompts.task(TASK, PROBE)] if TASK in prompts.wording.tasks else []
+    probes += [prompts.review(verdict, PROBE, ["1"])] if verdict in prompts.wording.reviews else []
     return {
         "model": _model_name(config),
-        "prompt": _hashed(asked),
+        "prompt": _hashed(probes),
         **{f"verifier.{key.strip('_')}": value for key, value in sorted(settings.items())},
     }
 

@@ -94,12 +94,12 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     """Return the message for a ``key`` that is not among the ``known`` keys of ``where`` ("" is the top)."""
     names = sorted(str(name) for name in known if not str(name).startswith("_"))
     full = f"{where}.{key}" if where else key
-    found = choices_with(key)
-    others = ", ".join(found.get(full) or ())
+    owners = choices_with(key)
+    others = ", ".join(owners.get(full) or ())
     similar = near(key, names)
     if others:
         fix = f"; {others} has it" if others.count("=") == 1 else f"; {others} have it"
-    elif not found:
+    elif not owners:
         otherwise = (
             "; leave it out, or add it with + if its class takes it"
             if where
@@ -107,7 +107,7 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
         )
         fix = similar or otherwise
     else:
-        fix = f"; did you mean {' or '.join(found)}?"
+        fix = f"; did you mean {' or '.join(owners)}?"
     if where:
         return f"{full}: expected one of its keys ({', '.join(names) or 'none'}), got {key}{fix}"
     return f"{full}: expected a key or group of the configuration, got {key}{fix}"

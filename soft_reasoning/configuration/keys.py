@@ -66,9 +66,9 @@ def keys_named(name: str, config: DictConfig, groups: Sequence[str]) -> tuple[li
     def inside(key: str) -> bool:
         return key.partition(".")[0] in groups
 
-    found = [key for key, place in set_at.items() if inside(key) and (place == key or not inside(place))]
-    known = {set_at[key] for key in found}
-    return found, [key for key, place in set_at.items() if not inside(key) and place == key not in known]
+    inner = [key for key, place in set_at.items() if inside(key) and (place == key or not inside(place))]
+    known = {set_at[key] for key in inner}
+    return inner, [key for key, place in set_at.items() if not inside(key) and place == key not in known]
 
 
 def choices_with(name: str) -> dict[str, list[str]]:
@@ -76,7 +76,7 @@ def choices_with(name: str) -> dict[str, list[str]]:
 
     A choice is ``acquisition=ucb``; options that all choices inherit have the choice ``_base``.
     """
-    found: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     for folder in sorted(Path(conf_dir()).iterdir()):
         if folder.name in WITHOUT_OPTIONS or not folder.is_dir():
             continue
@@ -86,5 +86,5 @@ def choices_with(name: str) -> dict[str, list[str]]:
             prefix = "" if "@package _global_" in text else f"{folder.name}."
             for key in option_keys(yaml.safe_load(text) or {}, prefix):
                 if key.rpartition(".")[2] == name:
-                    found.setdefault(key, []).append(f"{folder.name}={choice}")
-    return found
+                    owners.setdefault(key, []).append(f"{folder.name}={choice}")
+    return owners

@@ -142,8 +142,8 @@ class Prompts:
 
         The first generated token, which a soft token replaces, then is the first token of the thoughts.
         """
-        asked = [("user", SPAN_TEXTS[0])]
-        text, off = self._template.render(asked), self._template.render(asked, enable_thinking=False)
+        messages = [("user", SPAN_TEXTS[0])]
+        text, off = self._template.render(messages), self._template.render(messages, enable_thinking=False)
         system, _, header = text.rpartition(SPAN_TEXTS[0])
         if marks := opened(header):
             self._opens_thoughts = True

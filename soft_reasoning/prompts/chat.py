@@ -81,12 +81,12 @@ class ChatTemplate:
         raise reason
 
     def _apply(self, messages: Sequence[Message], of_parts: frozenset[str], **options: Any) -> str:
-        given = [
+        entries = [
             {"role": role, "content": [{"type": "text", "text": text}] if role in of_parts else text}
             for role, text in messages
         ]
         try:
-            return str(self._tokenizer.apply_chat_template(given, **self._options | options))
+            return str(self._tokenizer.apply_chat_template(entries, **self._options | options))
         except Exception as error:  # a template is a program of the model's author, which may raise any error
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             fix = WITHOUT_SYSTEM if messages[0][0] == "system" else COMPLETION

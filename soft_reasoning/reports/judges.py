@@ -46,22 +46,22 @@ def judged_questions(
     rows: list[JudgedQuestion] = []
     for record in records:
         problem, (_, answers) = stored_problem(record), read_answers(record, grader)
-        said = [values for entry in record["trace"] for values in _by_candidate(entry, parts)]
+        part_values = [values for entry in record["trace"] for values in _by_candidate(entry, parts)]
         group_of: dict[int, int] = {}
         for number, group in enumerate(same_answers(answers, grader, problem.answer_type)):
             group_of |= dict.fromkeys(group, number)
         kept = sorted(group_of)
-        if kept and len(said) == len(answers):
+        if kept and len(part_values) == len(answers):
             right = [bool(grader.correct(answers[i], problem)) for i in kept]
             rows.append(
-                JudgedQuestion(problem.id, [group_of[i] for i in kept], right, [said[i] for i in kept])
+                JudgedQuestion(problem.id, [group_of[i] for i in kept], right, [part_values[i] for i in kept])
             )
     return rows
 
 
 def _by_candidate(entry: Mapping[str, Any], parts: Sequence[str]) -> list[Values]:
-    said = (entry.get("verifier") or {}).get("parts") or {}
-    return [{part: said[part][i] for part in parts} for i in range(len(entry["rewards"]))] if said else []
+    stored = (entry.get("verifier") or {}).get("parts") or {}
+    return [{part: stored[part][i] for part in parts} for i in range(len(entry["rewards"]))] if stored else []
 
 
 def fitted_scores(rows: Sequence[JudgedQuestion], parts: Sequence[str]) -> list[list[float]]:
@@ -97,9 +97,9 @@ def auc(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> fl
     It is the mean over the questions that have both kinds; None without any.
     """
     values: list[float] = []
-    for row, said in zip(rows, scores, strict=True):
-        right = [s for s, good in zip(said, row.right, strict=True) if good]
-        wrong = [s for s, good in zip(said, row.right, strict=True) if not good]
+    for row, row_scores in zip(rows, scores, strict=True):
+        right = [s for s, good in zip(row_scores, row.right, strict=True) if good]
+        wrong = [s for s, good in zip(row_scores, row.right, strict=True) if not good]
         if right and wrong:
             values.append(fmean((a > b) + 0.5 * (a == b) for a in right for b in wrong))
     return fmean(values) if values else None
@@ -108,9 +108,9 @@ def auc(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> fl
 def vote(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> list[float]:
     """Whether the answer of the largest sum of scores is right, for each question."""
     solved: list[float] = []
-    for row, said in zip(rows, scores, strict=True):
+    for row, row_scores in zip(rows, scores, strict=True):
         totals: dict[int, float] = {}
-        for group, score in zip(row.groups, said, strict=True):
+        for group, score in zip(row.groups, row_scores, strict=True):
             totals[group] = totals.get(group, 0.0) + score
         solved.append(float(row.right[row.groups.index(max(totals, key=totals.__getitem__))]))
     return solved
@@ -119,8 +119,8 @@ def vote(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> l
 def best(rows: Sequence[JudgedQuestion], scores: Sequence[Sequence[float]]) -> list[float]:
     """Whether the candidate of the highest score is right, for each question."""
     return [
-        float(row.right[max(range(len(said)), key=said.__getitem__)])
-        for row, said in zip(rows, scores, strict=True)
+        float(row.right[max(range(len(row_scores)), key=row_scores.__getitem__)])
+        for row, row_scores in zip(rows, scores, strict=True)
     ]
 
 
@@ -152,11 +152,11 @@ def report_judges(
         [
             (
                 name,
-                "-" if (area := auc(rows, said)) is None else f"{area:.3f}",
-                percent(fmean(best(rows, said))),
-                percent(fmean(vote(rows, said))),
+                "-" if (area := auc(rows, values)) is None else f"{area:.3f}",
+                percent(fmean(best(rows, values))),
+                percent(fmean(vote(rows, values))),
             )
-            for name, said in judged.items()
+            for name, values in judged.items()
         ],
     )
     weights = Table(

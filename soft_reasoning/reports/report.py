@@ -145,9 +145,9 @@ def _sentence(metrics: Metrics) -> list[str]:
     if solved is None or covered is None:
         return []
     several = (metrics["candidates"] or 0) > 1
-    found = f"; {covered * problems:.0f} have a right candidate" if several else ""
+    coverage = f"; {covered * problems:.0f} have a right candidate" if several else ""
     counts = f"{solved * problems:.0f} of {problems} questions were answered right"
-    return [f"{counts}{found}. ± is the standard error.", ""]
+    return [f"{counts}{coverage}. ± is the standard error.", ""]
 
 
 def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -103,19 +103,19 @@ def find_handler(effect: Any) -> tuple[Answer, str]:
     return _HANDLERS[type(effect)]
 
 
-def check_answers(function: Answer, jobs: Sequence[Job[Any]], given: Any) -> Sequence[Any]:
+def check_answers(function: Answer, jobs: Sequence[Job[Any]], results: Any) -> Sequence[Any]:
     """Return what the ``function`` of an effect gave for ``jobs``, if it is an answer for each.
 
     Raises:
         UserError: If it is not.
     """
-    if not isinstance(given, list | tuple) or len(given) != len(jobs):
+    if not isinstance(results, list | tuple) or len(results) != len(jobs):
         name = getattr(function, "__name__", repr(function))
         raise UserError(
             f"{name}: expected a list of {len(jobs)} answers to {type(jobs[0].effect).__name__}, one for "
-            f"each job, got {given!r:.80}"
+            f"each job, got {results!r:.80}"
         )
-    return given
+    return results
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

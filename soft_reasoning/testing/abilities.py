@@ -56,8 +56,8 @@ class AdjustsLogitsContract:
                 return logits
             return logits.scatter(0, logits.argmax(keepdim=True), -torch.inf)
 
-        asked = Request(prompts[0], max_new_tokens=3, min_new_tokens=3, top_logprobs=2, adjust=barred)
-        changed, plain, _ = engine.generate([asked, Request(prompts[0]), Request(prompts[1])])
+        request = Request(prompts[0], max_new_tokens=3, min_new_tokens=3, top_logprobs=2, adjust=barred)
+        changed, plain, _ = engine.generate([request, Request(prompts[0]), Request(prompts[1])])
         assert changed.token_ids[0] == plain.token_ids[0]
         assert changed.token_ids[1] == changed.top_logprobs[1].ids[1]
         assert changed.logprobs[1] == pytest.approx(changed.top_logprobs[1].logprobs[1], abs=1e-5)
@@ -90,8 +90,8 @@ class LMHeadContract:
 
     def test_the_lm_head_of_a_state_gives_the_next_token_s_logits(self, engine, prompts):
         assert offers(engine, LMHead)
-        asked = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
-        looks = engine.generate(asked)
+        requests = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
+        looks = engine.generate(requests)
         logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
         assert torch.allclose(logits, torch.stack([look.next_logits for look in looks]), atol=1e-4)
 

@@ -125,14 +125,14 @@ class EngineContract:
 
     def test_a_step_is_about_a_token_and_requests_join_between_steps(self, engine, prompts):
         """A short request that comes later is complete before a long request that came first."""
-        asked = [
+        requests = [
             Request(prompts[0], max_new_tokens=40, min_new_tokens=40),
             Request(prompts[1], max_new_tokens=2),
         ]
-        expected = engine.generate(asked)
-        [long] = engine.add(asked[:1])
+        expected = engine.generate(requests)
+        [long] = engine.add(requests[:1])
         assert engine.step([long]) == []
-        [short] = engine.add(asked[1:])
+        [short] = engine.add(requests[1:])
         done = []
         while len(done) < 2:
             done += engine.step([long, short])

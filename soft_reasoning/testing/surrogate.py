@@ -79,8 +79,8 @@ def a_fantasy_is_a_model_with_the_point_added(surrogate):
         # What the point tells of the others: their squared covariances by its variance.
         both = torch.cat([X.unsqueeze(-2), far.expand(len(U), -1, -1)], dim=-2)
         covariance = model.posterior(both).distribution.covariance_matrix
-        told = covariance[:, 0, 1:].square() / (covariance[:, :1, 0] + model.noise)
-        expected = model.marginals(far)[1] - told
+        explained = covariance[:, 0, 1:].square() / (covariance[:, :1, 0] + model.noise)
+        expected = model.marginals(far)[1] - explained
         torch.testing.assert_close(fantasy.marginals(far)[1], expected, rtol=0, atol=1e-7)
 
 

@@ -291,6 +291,7 @@ def write(path, first):
     print(json.dumps("written"))
 
 
+@pytest.mark.slow
 def test_several_processes_open_and_write_a_new_file_at_once(tmp_path):
     command = [sys.executable, "-m", "tests.engines.test_completions", str(tmp_path / "a.sqlite")]
     writers = [

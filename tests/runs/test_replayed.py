@@ -84,6 +84,7 @@ def test_killed_anywhere_and_continued_generates_no_stored_completion_again(whol
     assert results["tokens"]["total"] == expected["tokens"]["total"]
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_store(whole, tmp_path, generated):
     shared = f"cache={tmp_path / 'shared'}"
     both = [process(tmp_path / name, shared) for name in ("a", "b")]

@@ -81,18 +81,18 @@ class CompletionStore:
     def find(self, keys: Collection[bytes]) -> dict[bytes, Completion]:
         """Return those completions of ``keys`` that are stored."""
         wanted, now = list(dict.fromkeys(keys)), time()
-        found, old = dict[bytes, Completion](), list[tuple[float, bytes]]()
+        completions, old = dict[bytes, Completion](), list[tuple[float, bytes]]()
         with self._lock, self._one_line_errors():
             for start in range(0, len(wanted), AT_ONCE):
                 part = wanted[start : start + AT_ONCE]
                 query = f"SELECT key, used, value FROM completions WHERE key IN ({','.join('?' * len(part))})"
                 for key, used, value in self._db.execute(query, part):
-                    found[key] = decode(value)
+                    completions[key] = decode(value)
                     old += [(now, key)] if used < now - TOUCHED else []
             if old:
                 with self._transaction():
                     self._db.executemany("UPDATE completions SET used = ? WHERE key = ?", old)
-        return found
+        return completions
 
     def keep(self, completions: Mapping[bytes, Completion]) -> None:
         """Store completions by key, in one transaction."""

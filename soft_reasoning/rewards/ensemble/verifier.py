@@ -115,9 +115,9 @@ class Ensemble:
             parts["verdict"] = list(verdict.scores)
         if "coherence" in weights:
             parts["coherence"] = [_mean_probability(candidate) for candidate in candidates]
-        said = [{part: parts[part][i] for part in parts} for i in range(len(candidates))]
+        part_scores = [{part: parts[part][i] for part in parts} for i in range(len(candidates))]
         return Verdict(
-            tuple(self.score(answer, values) for answer, values in zip(answers, said, strict=True)),
+            tuple(self.score(answer, values) for answer, values in zip(answers, part_scores, strict=True)),
             programs.answers,
             programs.texts + verdict.texts,
             (0.0,) * len(programs.answers),
