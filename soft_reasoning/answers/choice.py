@@ -18,13 +18,13 @@ _NAMED = re.compile(
     r"""(?:^\W*(?:\\text\w*\{)?|\((?=[A-Z]\))|(?i:\b(?:option|choice|letter|answer|is|be)\b)[\s:*("']{1,4}
       |(?<=[A-Z])\)?(?:,?\s(?:and|or)\s|,\s|\s?[&/]\s?)\(?)
     (?P<letter>[A-Z]|[a-z](?=\)|\W*$))
-    (?![\w'’]|\s?[=+*/^<>_\\]|(?<=[AI])\s(?!(?:is|as|because|since|and|or)\b)[a-z])""",
+    (?!\w|['’]\w|\s?[=+*/^<>_\\]|(?<=[AI])\s(?!(?:is|as|because|since|and|or)\b)[a-z])""",
     re.VERBOSE,
 )
 
 _OPENS = re.compile(r"\W*(?:option|choice|letter|\\text\w*)?\W*", re.IGNORECASE)
-_STANDS = re.compile(r"\W*$|[\s*]*[).:,;}–—]|\s(?:is (?:the|correct|right)|because|since|as)\b")
-"""After a letter at the beginning of a statement that decides."""
+_STANDS = re.compile(r"\W*$|[\s*\"'”’]*(?:[).:,;}–—]|\s(?:is (?:the|correct|right)|because|since|as)\b)")
+"""After a letter or text at the beginning of a statement that decides."""
 _SINGLE = re.compile(r"(?<![\w'’])(?<!\d\s)(?:[B-HJ-Z]|[AI](?!\s[a-z]))(?![\w'’])")
 
 
@@ -60,8 +60,10 @@ def read(statement: str, question: str = "") -> Reading | None:
     told = [t for t in told if not any(o != t and o[1] <= t[1] and t[2] <= o[2] for o in told)]
     if not told:
         return None
-    rest = plain[: told[0][1]] + plain[told[0][2] :]
-    clear = len({letter for letter, *_ in told}) == 1 and not DENIES.search(rest)
+    _, begin, end = told[0]
+    opens = _OPENS.fullmatch(plain, 0, begin) and _STANDS.match(plain, end)
+    clear = opens or not DENIES.search(plain[:begin] + plain[end:])
+    clear = clear and len({letter for letter, *_ in told}) == 1
     start = len(statement) - len(statement.lstrip())
     return Reading(told[0][0], start, len(statement.rstrip())) if clear else Reading(None)
 

@@ -195,6 +195,20 @@ def test_choices_know_what_is_offered(text, letter):
 
 
 @pytest.mark.parametrize(
+    "reason", [" because nobody can't", ", since it isn't", " as it never did", ". Maybe not"]
+)
+@pytest.mark.parametrize("around", ["{}", '"{}"', "**{}**", "'{}'"])
+def test_an_option_that_a_reason_follows(around, reason):
+    listed = "Could they?\n(A) Yes\n(B) No\n(C) It cannot be known"
+    for chosen, letter in (("B", "B"), ("No", "B"), ("Yes", "A"), ("It cannot be known", "C")):
+        for mark in ("Answer: ", "The answer is "):
+            text = f"{mark}{around.format(chosen)}{reason}"
+            assert extract(text, "choice", question=listed) == letter, text
+    for unclear in ("not No", "Yes or No, it isn't clear", "Yes is not right", "No because of Yes, it isn't"):
+        assert extract(f"Answer: {unclear}", "choice", question=listed) is None, unclear
+
+
+@pytest.mark.parametrize(
     "listed", ["A) red\nB) blue", "A. red B. blue", "(A) red (B) blue", "A: red\nB: blue"]
 )
 def test_options_are_read_from_the_question(listed):
