@@ -94,7 +94,7 @@ def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
     try:
         Prompts(tokenizer, wording(), layout="chat").solve(PROBLEM)
         with pytest.raises(
-            UserError, match="refuses .*System role not supported.*; leave the system message"
+            UserError, match="rejects .*System role not supported.*; leave the system message"
         ):
             Prompts(tokenizer, wording(), layout="chat", system="Task")
     finally:

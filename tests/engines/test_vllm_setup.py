@@ -39,11 +39,11 @@ FIXED = "this option is set from the model or fixed"
 @pytest.mark.parametrize(
     ("options", "device_map", "attention", "message"),
     [
-        ({"model": False}, None, None, rf"engine\.model: {FIXED}"),
-        ({"enable_prefix_caching": False}, None, None, rf"engine\.enable_prefix_caching: {FIXED}"),
-        ({"max_logprobs": False}, None, None, rf"engine\.max_logprobs: {FIXED}"),
-        ({}, "cuda:1", None, r"model\.device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
-        ({}, None, "sdpa", r"model\.attn_implementation: .* got 'sdpa'; leave it out"),
+        ({"model": False}, None, None, rf"model: {FIXED}"),
+        ({"enable_prefix_caching": False}, None, None, rf"enable_prefix_caching: {FIXED}"),
+        ({"max_logprobs": False}, None, None, rf"max_logprobs: {FIXED}"),
+        ({}, "cuda:1", None, r"device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
+        ({}, None, "sdpa", r"attn_implementation: .* got 'sdpa'; leave it out"),
     ],
 )
 def test_what_the_engine_sets_itself_or_does_not_read_is_refused(options, device_map, attention, message):
