@@ -183,7 +183,7 @@ def strip(path: Path, out: Path, run: Path | None = None) -> None:
         rows.append(
             {key: line[key] for key in ("id", "kind", "sample", "type", "gold")}
             | {"answer": answer, "right": int(grader.equal(answer, line["gold"], line["type"]))}
-            | {"tokens": line["tokens"], "cut": int(line["cut"]), "logprob": line["logprob"]}
+            | {"tokens": round(line["tokens"]), "cut": int(line["cut"]), "logprob": line["logprob"]}
             | ({"score": line["score"]} if "score" in line else {})
         )
     if run is not None:
