@@ -96,8 +96,8 @@ class Forks:
         trace: dict[str, Any] = {"length": greedy.generated_tokens, "cut": greedy.cut}
         candidates = [read_candidate(greedy, problem, context)]
         arms: dict[str, list[Candidate]] = {}
-        found = places(greedy, decode, rng)
-        for name, place in found.items():
+        position_of = places(greedy, decode, rng)
+        for name, place in position_of.items():
             ids, left = greedy.token_ids[:place], self.max_new_tokens - place
             given = GivenPrompt(request.prompt_ids + ids, request.stop, left)
             at = replace(problem, given=given)
@@ -114,7 +114,7 @@ class Forks:
                 ]
                 completions = yield Generate(requests)
                 arms["sampled"] = [read_candidate(c, at, context) for c in completions]
-        trace["places"] = found
+        trace["places"] = position_of
         trace["arms"] = {
             name: [[c.answer, c.generated_tokens, context.grader.correct(c.answer, problem)] for c in arm]
             for name, arm in arms.items()

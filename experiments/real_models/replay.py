@@ -271,8 +271,8 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
         for most in (texts - 2, texts - 1, texts):
             outcomes = [rule.settled(order[: programs + most], confidence) for rule in rules]
             right, tokens = sum(r for r, _ in outcomes), sum(t for _, t in outcomes)
-            at = max(found for spent, found in path if spent <= max(tokens, path[0][0]))
-            least = next((spent for spent, found in path if found >= right), None)
+            at = max(hits for spent, hits in path if spent <= max(tokens, path[0][0]))
+            least = next((spent for spent, hits in path if hits >= right), None)
             saved = "never" if least is None else f"{100 * (1 - least / tokens):.0f}"
             shares = (f"{100 * x / len(rules):.1f}" for x in (right, at))
             rows.append([f"{confidence}, at most {most} texts", f"{tokens / len(rules):.0f}", *shares, saved])
