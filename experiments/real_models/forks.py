@@ -46,6 +46,7 @@ from soft_reasoning.types import (
     Result,
     Sampling,
     generator_for,
+    seed_for,
 )
 
 LIKELY = 50  # tokens of which the entropy is read
@@ -91,11 +92,10 @@ class Forks:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens, top_logprobs=LIKELY)
         [greedy] = yield Generate([request])
-        rng = np.random.default_rng(generator_for(context.seed, problem.id, "place").initial_seed())
+        rng = np.random.default_rng(seed_for(context.seed, problem.id, "place"))
         decode = context.engine.tokenizer.decode
-        trace: dict[str, Any] = {"length": greedy.generated_tokens, "cut": greedy.cut}
-        candidates = [read_candidate(greedy, problem, context)]
-        arms: dict[str, list[Candidate]] = {}
+        first = read_candidate(greedy, problem, context)
+        arms: dict[str, list[Candidate]] = {"greedy": [first]}
         position_of = places(greedy, decode, rng)
         for name, place in position_of.items():
             ids, left = greedy.token_ids[:place], self.max_new_tokens - place
@@ -114,13 +114,12 @@ class Forks:
                 ]
                 completions = yield Generate(requests)
                 arms["sampled"] = [read_candidate(c, at, context) for c in completions]
-        trace["places"] = position_of
-        trace["arms"] = {
+        stored_arms = {
             name: [[c.answer, c.generated_tokens, context.grader.correct(c.answer, problem)] for c in arm]
             for name, arm in arms.items()
         }
-        trace["greedy"] = [candidates[0].answer, context.grader.correct(candidates[0].answer, problem)]
-        return Result(candidates[0].answer, tuple(candidates), (trace,))
+        places_of = {"greedy": 0, "sampled": position_of["fork"]} | position_of
+        return Result(first.answer, (first,), ({"places": places_of, "arms": stored_arms},))
 
 
 def table(path: Path) -> Table:
@@ -135,7 +134,7 @@ def table(path: Path) -> Table:
         rows.append(
             [
                 name,
-                f"{np.mean([line['places']['fork' if name == 'sampled' else name] for line in lines]):.0f}",
+                f"{np.mean([line['places'][name] for line in lines]):.0f}",
                 f"{100 * np.mean([right for arm in arms for *_, right in arm]):.1f}",
                 f"{np.mean([len({answer for answer, *_ in arm}) for arm in arms]):.1f}",
                 f"{100 * np.mean(covered):.1f}",
@@ -143,10 +142,8 @@ def table(path: Path) -> Table:
                 f"{np.mean(tokens):.0f}",
             ]
         )
-    greedy = 100 * np.mean([line["greedy"][1] for line in lines])
     columns = ["place", "tokens before", "a candidate right %", "different answers", "coverage %"]
     columns += ["coverage minus random", "tokens"]
-    print(f"{len(lines)} questions, greedy {greedy:.1f} %\n")
     return Table(columns, rows)
 
 
@@ -162,7 +159,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     arguments = parser.parse_args(words)
     if arguments.table:
-        print(table(arguments.path).markdown())
+        print(f"{len(stored(arguments.path))} questions\n\n{table(arguments.path).markdown()}")
         return
     config = compose_config(arguments.overrides)
     known = {line["id"] for line in stored(arguments.path)}

@@ -1,13 +1,13 @@
 """Record a real model's answers: one greedy text, sampled texts and programs for each question.
 
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
-    python -m experiments.real_models.record --judge OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k \\
-        dataset.path=FILE verifier=probability
+    python -m experiments.real_models.record --judge probability OUT.jsonl model=qwen25_coder_1_5b \\
+        dataset=gsm8k dataset.path=FILE
     python -m experiments.real_models.record --strip OUT.jsonl [RUN] experiments/results/recordings/NAME.csv
 
 Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
 Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
-``--judge`` adds the verifier's score of each recorded text, the texts of a question as one round.
+``--judge`` adds a verifier's score of each recorded text, with the texts of a question as one round.
 ``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
 any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
 its mean log-probability, and a verifier's score. A run's folder adds its candidates, as a kind of their own.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +107,7 @@ class Judging:
 
     verifier: Verifier
     texts: Mapping[str, Sequence[Mapping[str, Any]]]
-
-    @property
-    def name(self) -> str:
-        return self.verifier.name
+    name: str
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         candidates = [self.candidate(line, problem, context) for line in self.texts[problem.id]]
@@ -119,23 +117,21 @@ class Judging:
     def candidate(self, line: Mapping[str, Any], problem: Problem, context: Context) -> Candidate:
         reason = FinishReason.LENGTH if line["cut"] else FinishReason.EOS
         answer = context.grader.extract(line["text"], problem.answer_type, problem.question, cut=line["cut"])
-        return Candidate(
-            line["text"], answer, 0, generated_tokens=line["tokens"], finish_reason=reason, coherence=0.0
-        )
+        coherence, count = math.exp(line["logprob"]), line["tokens"]
+        return Candidate(line["text"], answer, 0, coherence, generated_tokens=count, finish_reason=reason)
 
 
-def judge(path: Path, config: DictConfig) -> None:
-    """Append the scores of the configured verifier for the texts in ``path`` that have none yet."""
+def judge(path: Path, config: DictConfig, name: str) -> None:
+    """Append the scores of ``config``'s verifier, called ``name``, for the texts in ``path`` without one."""
     engine, dataset = build_engine(config), build_dataset(config)
     context = build_context(config, engine, dataset.exemplars())
-    name, texts = config.verifier.name, dict[str, list[dict[str, Any]]]()
-    lines = stored(path)
+    lines, texts = stored(path), dict[str, list[dict[str, Any]]]()
     for line in lines:
         if line["kind"] == TEXT:
             texts.setdefault(line["id"], []).append(line)
     judged = {line["id"] for line in lines if line["kind"] == name}
     problems = [p for p in dataset.problems() if p.id in texts and p.id not in judged]
-    method = Judging(cast(VerifiedMethod, build_method(config)).verifier, texts)
+    method = Judging(cast(VerifiedMethod, build_method(config)).verifier, texts, name)
     with open(path, "a", encoding="utf-8") as file:
         for problem, result in drive(problems, method, context):
             tokens = sum(usage.generated_tokens for usage in result.usage.values())
@@ -228,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "overrides", nargs="*", help="model, data set and other options; with --strip the CSV"
     )
     parser.add_argument("--strip", action="store_true", help="write the recording without its texts")
-    parser.add_argument("--judge", action="store_true", help="add the configured verifier's scores")
+    parser.add_argument("--judge", metavar="VERIFIER", help="add the scores of this choice of conf/verifier")
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4)
     parser.add_argument("--temperature", type=float, default=0.7)
@@ -241,7 +237,8 @@ def main(words: Sequence[str] | None = None) -> None:
         *run, out = map(Path, arguments.overrides)
         strip(arguments.path, out, *run)
     elif arguments.judge:
-        judge(arguments.path, compose_config(arguments.overrides))
+        overrides = [*arguments.overrides, f"verifier={arguments.judge}"]
+        judge(arguments.path, compose_config(overrides), arguments.judge)
     else:
         arguments.path.parent.mkdir(parents=True, exist_ok=True)
         record(arguments.path, compose_config(arguments.overrides), arguments)

@@ -1,6 +1,6 @@
 """The commands ``run`` and ``sweep``: a method on a data set, or several on the same problems.
 
-What takes seconds to import is imported once the options are accepted, so that a wrong one is told at once.
+What takes seconds to import is imported after the options are checked: a wrong one is rejected at once.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}
-    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # sums stand poor judges
+    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # a sum: poor judges do little harm
         result.append(Override("final", "weighted_vote"))
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))

@@ -29,6 +29,8 @@ def test_a_repeated_command_continues_and_ends_in_a_table(tmp_path):
         forks.main([*words, "--candidates", "2", "--max-new-tokens", "40"])
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert len({line["id"] for line in lines}) == len(lines) == 2
-    assert all(len(arm) == 2 for line in lines for arm in line["arms"].values())
+    assert all(
+        len(arm) == (1 if name == "greedy" else 2) for line in lines for name, arm in line["arms"].items()
+    )
     table = forks.table(path)
-    assert [row[0] for row in table.rows] == ["first", "fork", "sampled", "random", "late"]
+    assert [row[0] for row in table.rows] == ["greedy", "first", "fork", "sampled", "random", "late"]

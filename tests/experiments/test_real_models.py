@@ -70,7 +70,7 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
         file.writelines(
             json.dumps(program | {"id": line["id"]}) + "\n" for line in lines if line["sample"] == 1
         )
-    judged = ["--judge", str(path), *words, "verifier=probability"]
+    judged = ["--judge", "probability", str(path), *words]
     record.main(judged)
     scored = path.read_text()
     record.main(judged)
@@ -79,8 +79,8 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     table = pd.read_csv(tmp_path / "r.csv")
     columns = [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob", "score"]
     assert list(table.columns) == columns
-    assert table[table.kind == "single_judge"].score.between(0, 1).sum() == 6
-    assert "`verifier=single_judge`" in [
+    assert table[table.kind == "probability"].score.between(0, 1).sum() == 6
+    assert "`verifier=probability`" in [
         row[0] for row in replay.judges_table(replay.load(tmp_path / "r.csv"), 2).rows
     ]
     questions = replay.load(tmp_path / "r.csv")
