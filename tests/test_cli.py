@@ -84,6 +84,8 @@ finally:
         ["sweep", "verifier=none,nonsense"],
         ["compare", "cot"],
         ["compare", "cot", "telepathy", "limt=3"],
+        ["calibrate", "limt=3"],
+        ["calibrate", "verifier=nonsense"],
         ["serve", "limt=3"],
         ["serve", "verifier=nonsense"],
     ],

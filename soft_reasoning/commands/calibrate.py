@@ -8,7 +8,6 @@ weights instead (``commands/calibrate_judges.py``).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.commands.calibrate_judges import calibrate_judges
-from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -201,8 +199,3 @@ def _points(count: int, method: SoftReasoning, config: DictConfig, *stream: str)
     size = (count, method.embedding.dim * method.scope)
     generator = generator_for(config.seed, "calibration", *stream)
     return torch.randn(size, dtype=torch.float64, generator=generator)
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    launch(calibrate, ["+calibration=default", *(sys.argv[1:] if words is None else words)])

@@ -27,7 +27,7 @@ COMMANDS = {
         "run every combination of values (run -m), and combine the results",
     ),
     "calibrate": (
-        f"{HERE}.calibrate:main",
+        f"{HERE}.run:calibrate_main",
         "[options]",
         "recommend sigma and points to begin with, for a model and data",
     ),
