@@ -53,7 +53,12 @@ def test_an_id_has_one_question(reasoner):
         ("demo", {"overrides": ["logging=wandb"]}, "got logging=wandb, which only soft-reasoning run reads"),
         ("demo", {"answer_type": "boolean"}, "answer_type=boolean: expected a prompt .* use prompt=boolean"),
         ("demo", {"dtyp": "auto"}, "expected options among method, .*dtype, .*got dtyp"),
-        ("gpt-4o", {}, "expected the model gpt-4o on the hub or in the local cache"),
+        pytest.param(  # the hub is asked several times
+            "gpt-4o",
+            {},
+            "expected the model gpt-4o on the hub or in the local cache",
+            marks=pytest.mark.slow,
+        ),
         ("nowhere/to/be/found", {}, "expected a folder with a model at model.path, found none"),
         ("demo", {"dtype": "float7"}, "model.dtype: expected auto or one of float32, .*got .float7"),
         ("demo", {"quantization": "3bit"}, "model.quantization: expected 4bit, 8bit or a mapping, got .3bit"),

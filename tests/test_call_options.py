@@ -99,6 +99,7 @@ def judged(**options):
     return reasoner, weight
 
 
+@pytest.mark.slow
 def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
     """The device is among them: a judge is not loaded a second time on another one."""
     options = {"device": "cpu", "dtype": "float32", "overrides": ["verifier.model=demo"]}
@@ -125,6 +126,7 @@ def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
     assert weight() is None and kept() is None
 
 
+@pytest.mark.slow
 def test_a_judge_is_freed_without_close_and_where_opening_fails():
     reasoner, weight = judged()
     del reasoner
@@ -140,6 +142,7 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     assert weight() is None
 
 
+@pytest.mark.slow
 def test_the_parts_of_calls_are_bounded_in_any_thread(monkeypatch):
     monkeypatch.setattr(calls, "MOST_CACHED", 3)
     errors = []

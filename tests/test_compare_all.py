@@ -23,6 +23,7 @@ def test_the_more_accurate_comes_first_and_of_equals_the_cheaper():
         ranked({"a": summary(None, 9)})
 
 
+@pytest.mark.slow
 def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
     names = ("cot", "self_consistency", "slot", "deepconf", "ltpo")
     words = ("compare", "--all", *names, *FAKE, "limit=8", "max_tokens=60", "hydra.run.dir=out")

@@ -115,6 +115,7 @@ def configured(config):
             yield from configured(config[key])
 
 
+@pytest.mark.slow
 def test_the_defaults_of_a_class_are_those_of_its_file():
     """What Python builds without arguments is what the command line builds without overrides."""
     files: dict[type, dict[str, object]] = {}

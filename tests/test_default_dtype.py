@@ -51,13 +51,17 @@ def solved(overrides):
     return [(c.text, c.reward, c.coherence) for c in solution.candidates], solution.total.cached_tokens
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("default", "cot") else pytest.param(name, marks=pytest.mark.slow) for name in CALLS],
+)
 def test_a_method_finds_the_same(name):
     expected = solved(CALLS[name])
     with default_dtype(torch.float64):
         assert solved(CALLS[name]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_default_method_finds_the_same_in_every_default(dtype):
     expected = solved([])

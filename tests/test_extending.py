@@ -149,6 +149,7 @@ def test_own_effect(here):
     assert all(not record["usage"] for record in records())
 
 
+@pytest.mark.slow
 def test_thompson_sampling_gives_the_same_again_and_whatever_else_is_solved(here):
     points = []
     for live in (8, 8, 1):

@@ -33,6 +33,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
     words = [
         "--config-dir",

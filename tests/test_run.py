@@ -76,6 +76,7 @@ def test_a_run_stores_what_was_typed_and_composed(run, tmp_path):
     assert (config.limit, typed) == (3, [*FAKE, "limit=3"]) and hydra.hydra.overrides.task == typed
 
 
+@pytest.mark.slow
 def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
     command = ["method=cot", f"model.path={model}", "limit=3", "max_new_tokens=4", "progress=false"]
@@ -94,6 +95,7 @@ def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     assert run(*command).returncode == 0 and len(samples.read_bytes().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(run, tmp_path):
     here = f"hydra.run.dir={tmp_path / 'run'}"
     methods = "methods=[cot,[self_consistency,'method.samples=3'],best_of_n,soft_reasoning]"

@@ -46,6 +46,7 @@ def test_slurm_where_there_is_none_is_one_line(run, monkeypatch):
     assert "expected Slurm on this machine (srun), found none; use hydra/launcher=" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reference_that_an_experiment_names_may_be_left_out(run):
     """Then the default is taken, and said so; one that is typed must be there."""
     small = [*FAKE, "+experiment=sweep_sigma", "limit=2", "seed=0", "search.rounds=0", "-m"]
@@ -133,6 +134,7 @@ def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sw
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -41,6 +41,7 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
+@pytest.mark.slow
 def test_a_cached_data_set_is_served_and_another_names_the_three_ways(home):
     # In a process of its own: the hub's libraries read these variables when imported.
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}

@@ -61,18 +61,21 @@ def accuracy(solved):
     return sum(right) / len(right)
 
 
+@pytest.mark.slow
 def test_greedy_leaves_room_and_the_reviewer_alone_knows_no_more(engine):
     greedy = accuracy(solve(engine, "method=cot", limit=200))
     alone = accuracy(solve(engine, "method=verifier_only", limit=200))
     assert 0.3 < greedy < 0.5 and abs(alone - greedy) < 0.08
 
 
+@pytest.mark.slow
 def test_first_tokens_lead_to_different_answers(engine):
     results = solve(engine, "search.rounds=0")
     several = [len({c.answer for c in r.candidates}) > 1 for _, r, _ in results]
     assert sum(several) / len(several) > 0.5
 
 
+@pytest.mark.slow
 def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     right = {False: [], True: []}
     drawn = ("method=verified_sampling", "search.rounds=0", "verifier=multi_generate", "final=verifier")
@@ -83,6 +86,7 @@ def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     assert sum(right[False]) / len(right[False]) < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verifier", ["multi_judge", "single_judge"])
 def test_judges_tell_right_from_wrong(engine, verifier):
     called = {False: [], True: []}

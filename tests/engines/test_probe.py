@@ -38,6 +38,7 @@ def test_a_row_alone_is_compared_with_the_row_in_a_batch():
     assert engine.generate(requests) == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [None, "COMPATIBLE"])
 def test_mkl_is_asked_for_reproducible_products_whatever_is_imported_first(value):
     """The user's own value stays."""

@@ -3,9 +3,12 @@
 import re
 import sys
 
+import pytest
+
 from experiments import bench_gpu
 
 
+@pytest.mark.slow
 def test_it_runs_on_a_cpu(monkeypatch, capsys):
     small = "--device cpu --layers 1 --width 32 --vocabulary 200 --problems 2 --new-tokens 12".split()
     small += ["--rows", "2", "3"]

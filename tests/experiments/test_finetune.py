@@ -77,6 +77,7 @@ def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
         script.training_rows(rows, prompts, max_length=5)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_path, monkeypatch):
     rows = [
         {"question": f"Ann has {n} pens.", "thought": f"So {n} + 1 = {n + 1}.", "answer": n + 1}

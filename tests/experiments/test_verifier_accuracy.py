@@ -51,6 +51,7 @@ def test_a_blind_verifier_is_the_same_every_time(folder):
     assert first == again
 
 
+@pytest.mark.slow
 def test_on_the_fake_engine(tmp_path, monkeypatch):
     words = ["engine=fake", "limit=3", "max_new_tokens=30", "method=verified_sampling"]
     script.record(tmp_path, words)

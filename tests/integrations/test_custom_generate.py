@@ -68,6 +68,7 @@ def test_the_greedy_method_is_greedy_decoding_token_for_token(demo, batch):
     assert torch.equal(ours(demo, batch, method="cot"), theirs(demo, batch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3", "gpt2", "mamba"])
 def test_other_architectures(family):
     model, tokenizer = tiny(family), FakeTokenizer()
@@ -90,6 +91,7 @@ def test_rows_may_be_padded_on_either_side(demo, batch):
     assert torch.equal(guessed, left)
 
 
+@pytest.mark.slow
 def test_a_row_gets_the_solution_that_its_prompt_gets(demo, batch):
     out = ours(demo, batch, rounds=1, k=3, return_dict_in_generate=True)
     n, tokenizer = batch["input_ids"].shape[1], demo[1]
@@ -222,6 +224,7 @@ def test_type_ids_and_positions_of_a_tokenizer_are_taken(demo, batch):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_script_of_the_documentation():
     script = ROOT / "docs" / "scripts" / "custom_generate.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)

@@ -92,6 +92,7 @@ def assert_equal_to_hf(manager, asked, arguments=None, **others):
     return our_rows
 
 
+@pytest.mark.slow
 def test_greedy_rows_and_scores_are_those_of_hf(manager, folder):
     rows = assert_equal_to_hf(manager, task(folder), limit=8)
     assert_equal_to_hf(manager, task(folder), {"max_length": 400}, limit=1, options={"num_fewshot": 3})  # cut
@@ -110,6 +111,7 @@ def test_generation_arguments_are_those_of_hf(manager, folder):
     assert rows != assert_equal_to_hf(manager, task(folder), {"add_bos_token": False}, limit=16)
 
 
+@pytest.mark.slow
 def test_log_likelihoods_are_those_of_hf(manager, folder):
     choices = task(
         folder,
@@ -150,6 +152,7 @@ def test_chat_templates_are_those_of_hf(manager, folder, tmp_path):
     assert prompt.count("user") == 3 and "Be brief." in prompt and rows[0]["resps"][0][0]
 
 
+@pytest.mark.slow
 def test_the_harnesss_clients_of_a_server(manager, folder):
     """Its completions get the rows of ``hf``; its chats get what ``solve`` answers."""
     serving = pytest.importorskip("tests.integrations.serving", reason="needs the extra [serve]")
@@ -170,6 +173,7 @@ def test_the_harnesss_clients_of_a_server(manager, folder):
         assert texts == [reasoner.solve(row["question"], **limits).text for row in ROWS[:2]]
 
 
+@pytest.mark.slow
 def test_sampling(manager, folder):
     sampled = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 12}
     asked = task(folder, generation_kwargs=sampled, repeats=3)

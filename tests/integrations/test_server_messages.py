@@ -140,6 +140,7 @@ def test_empty_fields_and_an_answer_sent_back_are_taken(client):
     assert ask(client, "cot-demo", [USER, ASKED, {**USER, "content": cached}]).choices == plain
 
 
+@pytest.mark.slow
 def test_a_template_that_drops_a_message_or_fails_is_one_line():
     tokenizer = tokenizer_of("qwen3")
     model = tiny("qwen3", vocab_size=len(tokenizer), max_position_embeddings=512)

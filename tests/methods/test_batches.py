@@ -43,7 +43,10 @@ def engine(request):
     return HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(m, marks=pytest.mark.slow) if m in ("rap", "power_lookahead") else m for m in METHODS],
+)
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
     config = compose_config([f"method={name.split()[0]}", "max_new_tokens=12", *METHODS[name]])
     method, context = build_method(config), build_context(config, engine)

@@ -121,9 +121,19 @@ BUDGETED = (
     "early_stopping_consistency self_certainty deepconf soft_thinking soft_thinking_gumbel ltpo "
     "power_sampling power_lookahead"
 ).split() + PROGRAMS
+LONG = (
+    "rap",
+    "power_lookahead",
+    "best_of_n",
+    "adaptive_consistency",
+    "random_embedding",
+    "mixed_consistency",
+)
 
 
-@pytest.mark.parametrize("method", BUDGETED)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in BUDGETED]
+)
 def test_every_method_keeps_within_its_budget(engine, method):
     def written(result):
         return sum(usage.generated_tokens for usage in result.usage.values())

@@ -25,6 +25,7 @@ def lookahead(**options):
     return PowerLookahead(**{"alpha": 2.0, "candidates": 2, "rollouts": 2, "lookahead": 4} | options)
 
 
+@pytest.mark.slow
 def test_without_steps_it_is_a_low_temperature_and_with_steps_p_to_the_power():
     """p^2: 0.16 against 5 * 0.12^2 = 0.072. Token by token it is 0.16 against 0.36."""
     assert share_of_threes(PowerSampling(2.0, blocks=1, steps=0)) == pytest.approx(0.16 / 0.52, abs=0.07)
@@ -32,6 +33,7 @@ def test_without_steps_it_is_a_low_temperature_and_with_steps_p_to_the_power():
     assert share_of_threes(PowerSampling(1.0, blocks=1, steps=5)) == pytest.approx(0.4, abs=0.07)
 
 
+@pytest.mark.slow
 def test_solutions_of_different_lengths_weigh_by_their_probability_alone():
     """ " 3" ends at once: p^2 is 0.16 against 0.072 as before, though it has fewer places to be changed."""
     script = SCRIPT | {" 3": {END: 1.0}, **{f" 7{end}": {" 9": 1.0} for end in ENDS}}
@@ -46,6 +48,7 @@ def test_blocks_bound_what_is_written_and_are_continued():
     assert result.candidates[0].text in {f" 7{end}" for end in ENDS} | {" 3 8"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "share"),
     [({}, 0.16 / 0.232), ({"alpha": 1.0}, 0.4), ({"candidates": 1}, 0.0), ({"alpha": 12.0}, 1.0)],

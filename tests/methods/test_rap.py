@@ -115,6 +115,7 @@ def test_answer_candidates_and_usage():
     assert result.usage["candidate"].sequences == 24 and result.usage["verifier"].sequences == 5
 
 
+@pytest.mark.slow
 def test_chains_outlast_the_budget():
     written = sum(usage.generated_tokens for usage in run(TABLE, **SMALL)[0].usage.values())
     script = defaultdict(lambda: 0.5, TABLE)  # a spent budget forces the final question in other places, too

@@ -13,6 +13,7 @@ from soft_reasoning.configuration.conf_dir import conf_dir
 from soft_reasoning.configuration.parts import built
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("[!_]*.yaml"))
+QUICK = ("cot", "self_consistency", "verified_sampling", "program")
 UNFAKED = ("slot", "latentseek")
 """Those that need what the fake engine lacks run on the bundled model."""
 
@@ -28,7 +29,7 @@ def records(folder):
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=pytest.mark.slow) if m in ("rap", *UNFAKED) else m for m in METHODS]
+    "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS]
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     engine = "hf" if method in UNFAKED else "fake"

@@ -112,6 +112,7 @@ def test_without_labels_sigma_and_embedding_are_recommended_and_the_temperature_
     assert "| gaussian |" in report and "| token_simplex |" in report and "Recommended: embedding=" in report
 
 
+@pytest.mark.slow
 def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(call, tmp_path):
     code, _, err = call("calibrate", *FAKE, *SMALL, "hydra.run.dir=cal")
     assert code == 0, err

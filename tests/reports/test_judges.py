@@ -136,6 +136,7 @@ def test_an_ensemble_without_a_part_better_than_chance_is_refused(command, tmp_p
     assert not (tmp_path / "cal" / "weights.json").exists()
 
 
+@pytest.mark.slow
 def test_the_command_fits_weights_that_a_run_takes_and_others_refuse(command, tmp_path):
     model = ["method=verified_sampling", "verifier=ensemble", "verifier.programs_weight=0", "progress=false"]
     small = [*model, "search.rounds=0", "search.candidates=4", "max_new_tokens=60"]

@@ -37,6 +37,7 @@ def test_the_bundled_model_judges_what_another_wrote():
     assert again.judges["demo"].engine is judge.engine, "loaded once"
 
 
+@pytest.mark.slow
 def test_the_seed_of_a_call_is_its_seed():
     options = {"verifier": "fresh", "k": 2, "rounds": 0, "max_new_tokens": 20, "seed": 1}
     overrides = ["verifier.temperature=1.5", "verifier.samples=2", "verifier.model=demo"]

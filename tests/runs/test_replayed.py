@@ -64,8 +64,11 @@ def whole(tmp_path_factory):
     return folder
 
 
-PLACES = [("step", 60), ("writing", 12), ("computed", 65)]
-MORE = [pytest.param(at, marks=pytest.mark.slow) for at in (("step", 3), ("writing", 2), ("stored", 9))]
+PLACES = [("writing", 12)]
+MORE = [
+    pytest.param(at, marks=pytest.mark.slow)
+    for at in (("step", 60), ("computed", 65), ("step", 3), ("writing", 2), ("stored", 9))
+]
 
 
 @pytest.mark.parametrize("at", [*PLACES, *MORE])

@@ -76,6 +76,7 @@ def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
     assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
 
 
+@pytest.mark.slow
 def test_where_few_rows_fit_first_results_come_before_last_problems_begin():
     config = compose_config(["method=verified_sampling", "engine.max_batch_rows=6", "max_new_tokens=40"])
     launcher, seen = LocalLauncher(), []

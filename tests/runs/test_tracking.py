@@ -77,6 +77,7 @@ def test_wandb_gets_figures_and_the_report(run):
     assert b"final/exact_match" in written and b"report.html" in written and b"mine" in written
 
 
+@pytest.mark.slow
 def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path}/runs.db"
@@ -100,6 +101,7 @@ def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, 
     assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
 
 
+@pytest.mark.slow
 def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
 

@@ -78,6 +78,7 @@ def test_a_problem_s_draws_do_not_depend_on_the_others(acquisition, points, batc
         assert equal(proposed(optimiser(), keys=together), alone)
 
 
+@pytest.mark.slow
 def test_thompson_samples_are_those_of_the_posterior():
     """Over many rounds the best of two points is chosen about as often as the posterior says."""
     U = torch.tensor([[[0.0], [0.2]]], dtype=torch.float64)

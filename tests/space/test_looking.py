@@ -26,6 +26,7 @@ def looking():
         yield reasoner
 
 
+@pytest.mark.slow
 def test_completions_that_go_on_from_a_look_are_those_from_the_start(looking):
     with SoftReasoner.from_pretrained("demo", overrides=GREEDY) as plain:
         for question in QUESTIONS:

@@ -31,6 +31,7 @@ def test_the_smallest_of_those_near_the_best_is_taken():
     assert smallest_near_best([0.0, 0.0]) == 0
 
 
+@pytest.mark.slow
 def test_auto_is_the_scale_that_was_best_for_the_bundled_model():
     """On validation problems random points at 8 and 16 are right most often (experiments/results/demo.md)."""
     run = ["embedding=gaussian", "embedding.dim=20", "search.rounds=0"]
