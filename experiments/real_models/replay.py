@@ -286,17 +286,23 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
     return Table(columns, rows)
 
 
+def within_question_auc(questions: Sequence[Recorded], scores: Sequence[Sequence[float]]) -> list[float]:
+    """The AUC of the texts' scores, for each question with right and wrong texts."""
+    values: list[float] = []
+    for question, given in zip(questions, scores, strict=True):
+        judged = list(zip(question.texts, given, strict=False))
+        right = [score for text, score in judged if text.right]
+        wrong = [score for text, score in judged if not text.right]
+        if right and wrong:
+            values.append(float(np.mean([(a > b) + 0.5 * (a == b) for a in right for b in wrong])))
+    return values
+
+
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
-    mixed = [q for q in questions if len({text.right for text in q.texts[:texts]}) == 2]
-    rows = []
+    rows, values = [], list[float]()
     for name, judge in judges(questions).items():
-        values = []
-        for question in mixed:
-            scores = {right: [] for right in (True, False)}
-            for i, text in enumerate(question.texts[:texts]):
-                scores[text.right].append(judge(question, i))
-            wins = [(a > b) + 0.5 * (a == b) for a in scores[True] for b in scores[False]]
-            values.append(float(np.mean(wins)))
+        scores = [[judge(question, i) for i in range(texts)] for question in questions]
+        values = within_question_auc(questions, scores)
         error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
         means = (
             np.mean([judge(q, i) for q in questions for i in range(texts) if q.texts[i].right == right])
@@ -305,7 +311,7 @@ def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
         votes = [Rules(question).best(judge, texts, 0)[0] for question in questions]
         row = [name, f"{np.mean(values):.3f} ± {error:.3f}", *(f"{mean:.2f}" for mean in means)]
         rows.append([*row, f"{100 * np.mean(votes):.1f}"])
-    columns = ["judge of a text", f"AUC within the {len(mixed)} questions with right and wrong texts"]
+    columns = ["judge of a text", f"AUC within the {len(values)} questions with right and wrong texts"]
     columns += ["mean for right texts", "for wrong ones", "a vote weighted by it, right %"]
     return Table(columns, rows)
 

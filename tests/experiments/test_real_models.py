@@ -9,7 +9,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from experiments.real_models import fetch, record, replay
+from experiments.real_models import fetch, record, replay, weights
 
 PARTS = [b"GGUF, the first half, ", b"the second"]
 
@@ -126,3 +126,20 @@ def test_rules_and_judges_by_hand():
     assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
     table = replay.judges_table([question], 3)
     assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]
+
+
+def test_weights_that_hear_the_only_judge_who_knows_come_first():
+    """Two texts of three are wrong and agree; the programs know, or without any the verdict."""
+    texts = [answered("5"), answered("7", True), answered("5")]
+    programs = [answered("7", True)] * 2
+    with_programs = [replay.Recorded("number", "7", texts[0], texts, programs)] * 2
+    verdicts = {weights.VERDICT: [0.1, 0.9, 0.2]}
+    without = [replay.Recorded("number", "7", texts[0], texts, (), scores=verdicts)]
+    table = weights.table({"programs": with_programs, "verdict": without}, 3, every=True)
+    rows = {row[0].strip("*"): row[1:] for row in table.rows}
+    assert rows["1, 0, 0, 0; 0.5"][:4] == ["0.000", "0.0", "0.0", "0.0"]
+    assert rows["1, 4, 1, 0; 0"][1] == "100.0" and float(rows["1, 4, 1, 0; 0"][0]) >= 0.5
+    assert rows["1, 0, 1, 0; 0.5"][0] == "0.500"  # it orders the texts of the second alone
+    assert [row[0] for row in table.rows if row[0].startswith("**")] == ["**1, 1, 0.5, 0.5; 0.5**"]
+    short = weights.table({"programs": with_programs}, 3, every=False)
+    assert len(short.rows) <= 15 and short.rows[0][1] == "1.000"

@@ -144,10 +144,10 @@ class Ensemble:
     ) -> list[float | None]:
         """How many of the programs with an answer agree with each candidate, in [0, 1]."""
         ran = [answer for answer in written if answer is not None]
-        most = _saturating(len(ran), self.repeat_weight)
+        most = saturating(len(ran), self.repeat_weight)
         equal = context.grader.equal
         agreeing = [sum(equal(a, b, problem.answer_type) for b in ran) for a in answers]
-        return [_saturating(count, self.repeat_weight) / most if ran else None for count in agreeing]
+        return [saturating(count, self.repeat_weight) / most if ran else None for count in agreeing]
 
 
 def _agreement(
@@ -160,8 +160,8 @@ def _agreement(
     return [count / others if others else None for count in counts]
 
 
-def _saturating(count: int, share: float) -> float:
-    """1 + share + share^2 + ..., ``count`` terms."""
+def saturating(count: int, share: float) -> float:
+    """Return 1 + share + share^2 + ..., ``count`` terms."""
     return math.fsum(share**i for i in range(count))
 
 
