@@ -72,7 +72,7 @@ def label(file: Path, labels: Path) -> None:
 def outcome(reader: AnswerGrader, row: dict[str, Any], meant: str) -> str:
     """What became of one output."""
     kind = row["answer_type"]
-    read = reader.extract(row["text"], kind, question_of(row))
+    read = reader.extract(row["text"], kind, question_of(row), cut=row.get("cut", False))
     if meant in NOTHING:
         return OUTCOMES[3] if read is not None else "rightly unread"
     if read is None:

@@ -1,6 +1,7 @@
 """Booleans: the verdict of a statement, one of yes, no, true, false, correct and incorrect, or its denial.
 
-A statement that holds two verdicts or doubts its verdict ("maybe", "it is not the case that") has none.
+A statement that holds two verdicts, doubts its verdict ("maybe", "it is not the case that") or concedes it
+("while it is true that") has none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _VERDICT = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w")
+_CONCEDES = re.compile(r"\b(?:while|although|though)\b", re.IGNORECASE)
 _EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
 
 
@@ -30,5 +32,6 @@ def read(statement: str, question: str = "") -> Reading | None:
     if not _WORD.search(statement[: first.start]) and not _EITHER.match(statement, first.end):
         return first
     agreed = len({verdict.answer for verdict in verdicts}) == 1
-    doubted = DENIES.search(statement[: first.start]) or statement.rstrip().endswith("?")
+    before = statement[: first.start]
+    doubted = DENIES.search(before) or _CONCEDES.search(before) or statement.rstrip().endswith("?")
     return first if agreed and not doubted else Reading(None)

@@ -51,6 +51,13 @@ _EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx")
 _ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-−$\d.]+")
 _BESIDE = re.compile(r"\b(?:or|and)\b|^[^A-Za-z]*$|^\s?to\b")
 """Between two numbers that are both meant."""
+_IS = re.compile(
+    r"\b(?:is|are|was|were|be|equals)\s(?:(?:about|approximately|exactly|only|just)\s)?[-−\\$€£¥₹(]{0,3}$",
+    re.IGNORECASE,
+)
+"""Before the value that a sentence gives."""
+_SHARE = re.compile(r"%?\s(?:of|out of|times|more|less|fewer)\b")
+"""After a number that is compared with something."""
 _ASIDE = re.compile(r"(?<=[\w%.$}] )\([^()\n]{1,200}\)")
 
 
@@ -104,7 +111,11 @@ def read(statement: str, question: str = "") -> Reading | None:
         numbers = result if _BESIDE.search(gap) else result[:1]  # "= 6 minutes for 20 pages" has one
     if not numbers:
         return None
-    return numbers[0] if len({number.answer for number in numbers}) == 1 else Reading(None)
+    if len({number.answer for number in numbers}) == 1:
+        return numbers[0]
+    *_, last = numbers  # "the cost of 490 meters is $2" has one value, although it holds two numbers
+    told = [number for number in numbers if _IS.search(plain[max(0, number.start - 24) : number.start])]
+    return last if told == [last] and not _SHARE.match(plain, last.end) else Reading(None)
 
 
 @lru_cache(maxsize=65536)

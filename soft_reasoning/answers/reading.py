@@ -27,6 +27,8 @@ READERS: dict[str, Callable[[str, str], Reading | None]] = {
     "text": text.read,
 }
 """Functions of a statement and the question; None where the statement holds nothing of their type."""
+EARLIER = {"choice": choice.read_letter}
+"""What replaces them before the last sentence of a text without a mark."""
 WHOLE: dict[str, Callable[[str], Reading | None]] = {
     "open": text.read_open,
     "json": text.read_json,
@@ -92,8 +94,11 @@ def _read(written: str, answer_type: str, mode: str, question: str, cut: bool) -
     answer = split(written)[1]
     if answer_type == "number" and _OTHER_LANGUAGE.search(answer):
         return None
+    plain = prepared(answer)
+    if answer_type == "choice":
+        plain = choice.without_list(plain, question)
     read = _read_strict if mode == "strict" else _read_flexible
-    reading = read(prepared(answer), answer_type, question, cut)
+    reading = read(plain, answer_type, question, cut)
     return reading and reading.shifted(len(written) - len(answer))
 
 
@@ -152,9 +157,11 @@ def _read_end(plain: str, start: int, end: int, answer_type: str, question: str)
         return None
     if answer_type == "latex":
         return latex.close(plain[:end])
+    read = READERS[answer_type]
     for begin, stop in reversed(sentences(plain, max(start, end - WINDOW), end)):
-        if reading := READERS[answer_type](plain[begin:stop], question):
+        if reading := read(plain[begin:stop], question):
             return reading.shifted(begin)
+        read = EARLIER.get(answer_type, read)
         if stop == end and _OPEN_END.search(plain, begin, stop):
             return None
     return None

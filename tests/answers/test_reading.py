@@ -25,6 +25,7 @@ RIGHT = {
         ("Answer: x = 5", "5"), ("Answer: 13 (16 - 3)", "13"), ("Answer: 5 = five", "5"),
         ("Answer: 7 or \\boxed{7}", "7"),
         ("Answer: 9. That is 3 * 3.", "9"), ("She has 3 * 6 = 18 eggs.\nSo she sells 18.", "18"),
+        ("So the price of 3 bags of 20 apples is $9.00.", "9"), ("After 2 days, 9 of 30 are 4.", "4"),
         ("Answer: 3\n\nQuestion: And 4?\nAnswer: 9", "3"), ("<think>Answer: 3</think>Answer: 4", "4"),
     ],
     "boolean": [
@@ -52,12 +53,15 @@ UNREAD = {
         "Answer: 1 234", "Answer: 1.234,50",  # no US number
         "\\boxed{\\frac{x}{2}}", "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "Answer: 6:30",  # parts
         "Das sind 1.200 Euro und mehr.", "答案是5",
+        "The price of 2 items is 30% of 80", "After 3 days it is 5 more.", "There are 12 eggs in 3 boxes.",
+        "The 5 apples are 3 and the rest is 4.",
         "Answer: not 5", "Answer: 5 or more", "Answer: half of 10", "I cannot determine it from 5 eggs.",
     ],
     "boolean": [
         "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
         "Yes and no: true for some, false for others.",
-        "Answer: 5", "Is it true?",
+        "Answer: 5", "Is it true?", "While it is true that some can, others cannot.",
+        "Although that is correct, nobody knows.",
     ],
     "text": ["Answer:", "Nothing here."],
     "latex": ["Nothing here.", "\\boxed{x"],
@@ -80,6 +84,11 @@ CHOICES = {
     "B) none of the above": None,
     "Answer: not B": None,
     "London or 4 K": None,
+    "(A) 2\n(B) London\n(C) New London": None,
+    "(A) 2\n(B) London\nThe answer is B.": "B",
+    "(D) none of the above": "D",
+    "They went to London. Nobody else did.": None,
+    "So it is option B. Nobody else did.": "B",
     "A city": None,
     "": None,
 }
