@@ -58,7 +58,10 @@ class Recorded:
     greedy: Answered
     texts: Sequence[Answered]
     programs: Sequence[Answered]
+    """Those that judge and vote."""
     candidates: Sequence[Answered] = ()
+    further_programs: Sequence[Answered] = ()
+    """Recorded for the control, the majority of as many programs as cost the same tokens."""
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """A verifier's score of each text, by the verifier's name."""
 
@@ -173,8 +176,8 @@ def judges(questions: Sequence[Recorded]) -> dict[str, Callable[[Recorded, int],
     return JUDGES | {f"`verifier={name}`": score_of(name) for name in sorted(names)}
 
 
-def load(path: Path) -> list[Recorded]:
-    """The questions of a recording that have all their texts and programs."""
+def load(path: Path, programs: int = 4) -> list[Recorded]:
+    """The questions of a recording that have all their texts and programs; ``programs`` of them judge."""
     table = pd.read_csv(
         path, dtype={"answer": str, "gold": str}, keep_default_na=False, na_values={"answer": [""]}
     )
@@ -188,8 +191,10 @@ def load(path: Path) -> list[Recorded]:
             kind: part.score.astype(float).tolist() for kind, part in parts.items() if kind not in KINDS
         }
         texts, [greedy] = kinds[TEXT], kinds[GREEDY_TEXT]
-        more = kinds.get(PROGRAM, []), kinds.get(CANDIDATE, [])
-        questions.append(Recorded(rows.iloc[0].type, rows.iloc[0].gold, greedy, texts, *more, scores))
+        written, candidates = kinds.get(PROGRAM, []), kinds.get(CANDIDATE, [])
+        kind, gold = rows.iloc[0].type, rows.iloc[0].gold
+        judging, further = written[:programs], written[programs:]
+        questions.append(Recorded(kind, gold, greedy, texts, judging, candidates, further, scores))
     return questions
 
 
@@ -223,9 +228,10 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
             order = "p" * programs + "t" * texts
             results[name] = [rule.settled(order, confidence) for rule in rules]
         results["one program (`program`)"] = [rule.vote(0, 1) for rule in rules]
-        results[f"majority of {programs} programs (`program_consistency`)"] = [
-            r.vote(0, programs) for r in rules
-        ]
+        every = [Rules(replace(q, programs=[*q.programs, *q.further_programs])) for q in questions]
+        for count in range(programs, len(every[0].question.programs) + 1, programs):
+            name = f"majority of {count} programs (`program_consistency`)"
+            results[name] = [rule.vote(0, count) for rule in every]
         for count in range(1, texts + 1):
             name = f"{count} texts and {programs} programs vote, a program counts half"
             results[name] = [rule.vote(count, programs, 0.5) for rule in rules]
@@ -381,10 +387,11 @@ def main() -> None:
     )
     parser.add_argument("recording", type=Path)
     parser.add_argument("--texts", type=int, default=5)
+    parser.add_argument("--programs", type=int, default=4, help="how many programs judge and vote")
     parser.add_argument("--reference", help="the rule from which differences are taken")
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
-    questions = load(arguments.recording)
+    questions = load(arguments.recording, arguments.programs)
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())

@@ -1,5 +1,6 @@
 """Files from packages, recordings and the rules replayed on them."""
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -124,6 +125,11 @@ def test_rules_and_judges_by_hand():
     easy = replay.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
     row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
     assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
+    more = dataclasses.replace(question, further_programs=[answered("4")] * 4)
+    shares = {row[0]: row[1] for row in replay.rules_table([more], 4).rows}
+    assert shares["majority of 4 programs (`program_consistency`)"] == "100.0"  # 7, 7, nothing, 4
+    assert shares["majority of 8 programs (`program_consistency`)"] == "0.0"
+    assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
     table = replay.judges_table([question], 3)
     assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]
 
