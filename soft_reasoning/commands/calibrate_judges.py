@@ -17,6 +17,7 @@ from soft_reasoning.configuration.build import (
     build_engine,
     check_fits,
     check_problems,
+    check_wording,
     judge_settings,
     plain,
 )
@@ -48,6 +49,7 @@ def calibrate_judges(config: DictConfig, method: Method, ensemble: Ensemble, fol
             "calibrate: expected questions with reference answers, got some without; weights of "
             "verifier=ensemble are fitted to right and wrong candidates"
         )
+    check_wording(config, method)
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_fits(config, method, context)

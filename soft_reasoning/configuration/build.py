@@ -168,19 +168,35 @@ def find_fitted(method: Method) -> FittedWeights | None:
     return fitted if isinstance(fitted, FittedWeights) else None
 
 
+def check_wording(config: DictConfig, method: Method) -> None:
+    """Reject a prompt without wording for the method's parts, before a model is loaded.
+
+    Raises:
+        UserError: In one line.
+    """
+    wording = built(config, "prompt.wording")
+    for part in _worded_parts(method):
+        if isinstance(part, ModelVerifier) and part.presentation.shows_candidates:
+            wording.review(part.name)
+        elif isinstance(part, Programs) and not part.model:
+            part.check_wording(wording)
+
+
+def _worded_parts(method: Method) -> list[Any]:
+    verifier = getattr(method, "verifier", None)
+    judges = verifier.judges if isinstance(verifier, Ensemble) else [verifier]
+    return [method, getattr(method, "programs", None), *judges]
+
+
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
-    """Reject a prompt without wording for the method's parts, and a prior made for another model.
+    """Reject parts made for another model or prompt, and a second model whose prompt asks for no programs.
 
     Raises:
         UserError: In one line that names the difference.
     """
-    verifier = getattr(method, "verifier", None)
-    judges = verifier.judges if isinstance(verifier, Ensemble) else [verifier]
-    for part in (method, getattr(method, "programs", None), *judges):
+    for part in _worded_parts(method):
         if isinstance(part, Programs):
-            part.check_prompts(part.judge(context).prompts)
-        elif isinstance(part, ModelVerifier) and part.presentation.shows_candidates:
-            context.prompts.review_wording(part.name)
+            part.check_wording(part.judge(context).prompts.wording)
     if prior := find_prior(method):
         prior.check_made_for(space_settings(config, context))
     if fitted := find_fitted(method):

@@ -18,6 +18,7 @@ from soft_reasoning.configuration.build import (
     build_method,
     check_fits,
     check_problems,
+    check_wording,
 )
 from soft_reasoning.configuration.compose import check_prompt, prompt_for
 from soft_reasoning.configuration.errors import lacking
@@ -117,6 +118,7 @@ class CallBuilder:
         self.answer_type: str = answer_type or ""
         config = self._config(options)
         method = _build_method(options, config)
+        check_wording(config, method)
         self._exemplars = build_dataset(config).exemplars()
         self._lock = threading.Lock()
         self._cache: dict[Hashable, Parts] = {}  # the least recently used first
@@ -153,7 +155,9 @@ class CallBuilder:
             parts = self.default
         elif (parts := self._cached(key)) is None:
             config = self._config(options)
-            parts = self._parts(options, config, _build_method(options, config))
+            method = _build_method(options, config)
+            check_wording(config, method)
+            parts = self._parts(options, config, method)
             self._keep(key, parts)
         limits = Limits(
             options.get("max_tokens") or parts.config.max_tokens,

@@ -8,16 +8,15 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from soft_reasoning.checks import choice, form
 from soft_reasoning.prompts.chat import ChatTemplate, Message
 from soft_reasoning.prompts.special_tokens import PromptEncoder
-from soft_reasoning.prompts.wording import ReviewWording, Wording
+from soft_reasoning.prompts.wording import Wording
 from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
-T = TypeVar("T")
 Messages: TypeAlias = tuple[Message, ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
@@ -182,7 +181,7 @@ class Prompts:
         Raises:
             UserError: If this prompt has no wording for the verifier.
         """
-        wording = self.review_wording(kind)
+        wording = self.wording.review(kind)
         fields = {"question": _question(problem), "solutions": wording.listed(solutions)}
         count = len(wording.exemplars) if shots is None else shots
         while True:
@@ -192,14 +191,6 @@ class Prompts:
             if shots is not None or room is None or len(prompt.ids) <= room or not count:
                 return prompt
             count -= 1
-
-    def review_wording(self, kind: str) -> ReviewWording:
-        """Return the wording of the verifier ``kind``.
-
-        Raises:
-            UserError: If this prompt has none.
-        """
-        return _named(self.wording.reviews, kind, f"verifier={kind}: this prompt has no wording for it")
 
     def task(
         self,
@@ -217,7 +208,7 @@ class Prompts:
         Raises:
             UserError: If this prompt has no wording for the task.
         """
-        wording = _named(self.wording.tasks, kind, f"prompt: this prompt has no wording for the task {kind}")
+        wording = self.wording.task(kind)
         listed = "".join(wording.step.format(asked=question, answered=answer) for question, answer in steps)
         question = _question(problem)
         all_fields = {"question": question, "steps": listed, **fields}
@@ -272,12 +263,6 @@ class Prompts:
         if self.system is None or messages[0][0] == "system":
             return messages
         return (("system", self.system), *messages)
-
-
-def _named(wordings: Mapping[str, T], kind: str, message: str) -> T:
-    if kind not in wordings:
-        raise UserError(f"{message}; it has: {', '.join(sorted(wordings)) or 'none'}")
-    return wordings[kind]
 
 
 def _day(date: str) -> datetime:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from soft_reasoning.checks import OptionError, form
 from soft_reasoning.types import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,28 @@ class Wording:
         if self.exemplar:
             shown = {"question": "", "thought": "", "answer": ""}
             form("exemplar", self.exemplar, shown, needed=["question"])
+
+    def review(self, kind: str) -> ReviewWording:
+        """Return the wording of the verifier ``kind``.
+
+        Raises:
+            UserError: If there is none.
+        """
+        return _named(self.reviews, kind, f"verifier={kind}: this prompt has no wording for it")
+
+    def task(self, kind: str) -> TaskWording:
+        """Return the wording of the task ``kind``.
+
+        Raises:
+            UserError: If there is none.
+        """
+        return _named(self.tasks, kind, f"prompt: this prompt has no wording for the task {kind}")
+
+
+def _named(wordings: Mapping[str, T], kind: str, message: str) -> T:
+    if kind not in wordings:
+        raise UserError(f"{message}; it has: {', '.join(sorted(wordings)) or 'none'}")
+    return wordings[kind]
 
 
 def _check_texts(wording: object, *names: str) -> None:

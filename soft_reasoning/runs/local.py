@@ -15,6 +15,7 @@ from soft_reasoning.configuration.build import (
     build_method,
     check_fits,
     check_problems,
+    check_wording,
     plain,
 )
 from soft_reasoning.engines.base import Engine
@@ -68,6 +69,7 @@ class LocalLauncher:
     def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Local:
         """As ``Launcher.start``."""
         method, settings = build_method(config), plain(config.engine)
+        check_wording(config, method)
         if self._engine is None or self._settings != settings:
             self._close_engine()
             self._engine, self._settings = build_engine(config), settings

@@ -232,12 +232,12 @@ def test_another_file_is_refused(content, tmp_path):
 
 
 def test_the_wording_of_programs_is_needed_where_they_count():
-    from soft_reasoning.configuration.build import build_context, build_engine, build_method, check_fits
+    from soft_reasoning.configuration.build import build_method, check_wording
     from soft_reasoning.configuration.compose import compose_config
 
     options = ["engine=fake", "prompt=boolean", "verifier=ensemble"]
     config = compose_config(options)
     with pytest.raises(UserError, match="programs: expected questions that a program can compute"):
-        check_fits(config, build_method(config), build_context(config, build_engine(config)))
+        check_wording(config, build_method(config))
     config = compose_config([*options, "verifier.programs_weight=0"])
-    check_fits(config, build_method(config), build_context(config, build_engine(config)))
+    check_wording(config, build_method(config))

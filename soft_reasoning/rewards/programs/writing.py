@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
-from soft_reasoning.prompts import Prompts
+from soft_reasoning.prompts import Wording
 from soft_reasoning.rewards.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.rewards.programs.values import KINDS, as_text
 from soft_reasoning.scheduling.context import Context
@@ -104,13 +104,13 @@ class Programs:
         whole("top_k", self.top_k, least=0)
         real("top_p", self.top_p, above=0.0, most=1.0)
 
-    def check_prompts(self, prompts: Prompts) -> None:
-        """Reject a prompt without wording for programs, and a missing sandbox.
+    def check_wording(self, wording: Wording) -> None:
+        """Reject wording that does not ask for programs, and a missing sandbox.
 
         Raises:
             UserError: In one line.
         """
-        if TASK not in prompts.wording.tasks:
+        if TASK not in wording.tasks:
             raise UserError(
                 f"{NOT_COMPUTED}a prompt without prompt.wording.tasks.{TASK}; {INSTEAD}, or prompt=math"
             )
@@ -131,7 +131,7 @@ class Programs:
         kind, judge = problem.answer_type, self.judge(context)
         if kind not in KINDS:
             raise UserError(f"{NOT_COMPUTED}a question with an answer of type {kind}; {INSTEAD}")
-        self.check_prompts(judge.prompts)
+        self.check_wording(judge.prompts.wording)
         prompt = judge.prompts.task(TASK, problem.without_gold())
         sampled = Sampling(self.temperature, self.top_k, self.top_p)
         requests = [

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from soft_reasoning import SoftReasoner, api
 from soft_reasoning.configuration.build import build_context, build_engine, build_method, check_fits
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.programs import ProgramVerifier
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.runs import local
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, UserError
 from tests.rewards.programs.programming import (
@@ -138,14 +140,26 @@ def test_rounds_reuse_the_programs():
 
 
 @pytest.mark.parametrize("prompt", ["boolean", "any", "code", "json", "demo"])
-def test_where_programs_do_not_apply_one_line_says_so(prompt):
-    for options in (["verifier=program"], ["method=program"], ["method=mixed_consistency"]):
-        config = compose_config(["engine=fake", f"prompt={prompt}", *options])
-        context = build_context(config, build_engine(config))
-        with pytest.raises(
-            UserError, match="programs: expected questions that a program can compute, got a p"
-        ):
-            check_fits(config, build_method(config), context)
+def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(prompt, monkeypatch):
+    monkeypatch.setattr(local, "build_engine", None)  # calling it fails
+    monkeypatch.setattr(api, "build_engine", None)
+    expected = "programs: expected questions that a program can compute, got a p"
+    for option, name in (("verifier", "program"), ("method", "program"), ("method", "mixed_consistency")):
+        config = compose_config([f"prompt={prompt}", f"{option}={name}"])
+        with pytest.raises(UserError, match=expected):
+            local.LocalLauncher().start(config, [PROBLEM])
+        with pytest.raises(UserError, match=expected):
+            SoftReasoner.from_pretrained("demo", prompt=prompt, **{option: name})
+
+
+def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
+    options = ["engine=fake", "prompt=math", "method=program"]
+    config = compose_config(options)
+    context = build_context(config, build_engine(config))
+    other = build_context(compose_config(["engine=fake", "prompt=boolean"]), context.engine)
+    method = replace(build_method(config), model="other")
+    with pytest.raises(UserError, match="programs: expected questions that a program can compute"):
+        check_fits(config, method, replace(context, judges={"other": other}))
 
 
 @pytest.mark.parametrize("kind", ["open", "json", "code"])
