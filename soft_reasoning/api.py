@@ -62,7 +62,8 @@ class SoftReasoner:
             a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
         answer_type: The type of answers: number, boolean, choice, text, latex, json, code or open (any text).
             By default the type of the prompt. Without a prompt, questions may be of any kind
-            (``prompt="any"``, open answers), except for the bundled model, which solves only word problems.
+            (``prompt="any"``, open answers), except for the bundled model, which solves only word problems,
+            and for methods and verifiers that write programs, which compute numbers (``prompt="math"``).
         overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``,
             except those that only a run of a data set reads.
         cache: A folder on this machine in which finished completions are stored, so that none of them is

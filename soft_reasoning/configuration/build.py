@@ -168,6 +168,11 @@ def find_fitted(method: Method) -> FittedWeights | None:
     return fitted if isinstance(fitted, FittedWeights) else None
 
 
+def writes_programs(method: Method) -> bool:
+    """Whether the method, its judge or one of several judges computes answers with programs."""
+    return any(isinstance(part, Programs) for part in _worded_parts(method))
+
+
 def check_wording(config: DictConfig, method: Method) -> None:
     """Reject a prompt without wording for the method's parts, before a model is loaded.
 

@@ -19,6 +19,7 @@ from soft_reasoning.configuration.build import (
     check_fits,
     check_problems,
     check_wording,
+    writes_programs,
 )
 from soft_reasoning.configuration.compose import check_prompt, prompt_for
 from soft_reasoning.configuration.errors import lacking
@@ -101,23 +102,28 @@ class CallBuilder:
         if answer_type is not None:
             choice("answer_type", answer_type, ANSWER_TYPES)
         self._prompt: Mapping[str, Any] | None = None
+        of_any_kind = prompt is None and answer_type is None and not is_bundled(model)
         if prompt is None:
             prompt = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
         elif not isinstance(prompt, str) or is_file_name(prompt):
             prompt, self._prompt = "any", prompt_settings(prompt)
         free = prompt == "any" and self._prompt is None and answer_type in (None, "open")
-        self._overrides = [
+        asked = [Override("prompt", str(prompt)), *([Override("prompt.answer_type", "open")] if free else [])]
+        chosen = [
             *([Override.of("model.path", model)] if is_bundled(model) else model_overrides(model)),
-            Override("prompt", str(prompt)),
-            *([Override("prompt.answer_type", "open")] if free else []),
             Override.of("seed", options.get("seed", 0)),
             *full_names(typed, context=[Override("method", method)] if isinstance(method, str) else ()),
         ]
+        self._overrides = [*asked, *chosen]
         self.options = options
         self._settings = dict(settings)
         self.answer_type: str = answer_type or ""
         config = self._config(options)
         method = _build_method(options, config)
+        if of_any_kind and writes_programs(method):  # which compute numbers
+            self._overrides, self.answer_type = [Override("prompt", prompt_for("number")), *chosen], ""
+            config = self._config(options)
+            method = _build_method(options, config)
         check_wording(config, method)
         self._exemplars = build_dataset(config).exemplars()
         self._lock = threading.Lock()

@@ -207,3 +207,22 @@ def test_a_budget_counts_what_the_verifier_writes(verifier):
         [(_, result)] = drive([PROBLEM], build_method(composed), build_context(composed, engine))
         assert sum(usage.generated_tokens for usage in result.usage.values()) <= most
         assert most < 150 or result.usage["verifier"].generated_tokens
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "mixed_consistency"},
+        {"method": "program"},
+        {"method": "verified_sampling", "verifier": "program"},
+        {"method": "verified_sampling", "verifier": "ensemble"},
+        {"overrides": ["method=program_consistency"]},
+    ],
+)
+def test_where_programs_are_written_questions_have_numbers_as_answers(options):
+    overrides = ["engine=fake", *options.pop("overrides", [])]
+    with SoftReasoner.from_pretrained("some/model", overrides=overrides, **options) as reasoner:
+        assert reasoner.answer_type == "number"
+        assert "program" in reasoner.context.prompts.wording.tasks
+    with SoftReasoner.from_pretrained("some/model", method="cot", overrides=["engine=fake"]) as reasoner:
+        assert reasoner.answer_type == "open"
