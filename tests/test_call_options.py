@@ -30,6 +30,7 @@ def first(solution):
     return [(c.text, c.generated_tokens, c.finish_reason) for c in solution.candidates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "option", [{"stop": [" "]}, {"max_new_tokens": 7}, {"max_tokens": 9}, {"seed": 3}, {"max_seconds": 1e-9}]
@@ -115,6 +116,7 @@ def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
     assert weight() is None
 
 
+@pytest.mark.slow
 def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
     (one, weight), (other, kept) = judged(), judged()
     engine = one.context.judges["demo"].engine

@@ -107,6 +107,7 @@ def test_chat_is_the_default_where_there_is_a_template(family):
         tokenizer.chat_template = template
 
 
+@pytest.mark.slow
 def test_a_prompt_is_the_same_on_any_day(monkeypatch):
     tokenizer = tokenizer_of("llama3.2")
     start = HEADERS["llama3.2"][0]

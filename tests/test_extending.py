@@ -64,6 +64,7 @@ def records():
     return [json.loads(line) for line in Path("out/samples.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_own_folder_and_own_loaded_model(here, capsys):
     names = {}
     exec(

@@ -18,7 +18,9 @@ from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Request
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one_thread", "two_threads"])
+@pytest.fixture(
+    scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)], ids=["one_thread", "two_threads"]
+)
 def engine(request):
     before = torch.get_num_threads()
     yield build_engine(compose_config([f"engine.threads={request.param}"]))

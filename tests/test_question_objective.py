@@ -66,6 +66,7 @@ def test_is_a_botorch_test_problem(reasoner):
     assert objective(10 * X[:1]).isfinite().all(), "points outside the box are evaluated"
 
 
+@pytest.mark.slow
 def test_sampled_decoding_draws_a_reward_anew_each_time():
     with SoftReasoner.from_pretrained("demo", overrides=["embedding=gaussian"]) as sampled:
         objective, again = (sampled.objective(QUESTION) for _ in range(2))
@@ -146,6 +147,7 @@ class HalfSquared(Kernel):
         return 1 / (1 + self.covar_dist(x1, x2, square_dist=True, diag=diag) / x1.shape[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [None, HalfSquared()])
 def test_features_are_inputs_of_a_users_own_model(kernel):
     more = ["embedding=gaussian", "decoding=greedy", "candidate_points=pool", "features=lookahead"]

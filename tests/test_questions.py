@@ -89,6 +89,7 @@ def test_a_wrong_prompt_is_one_line(reasoner, wrong, message):
         reasoner.solve({"question": QUESTIONS[0], **wrong})
 
 
+@pytest.mark.slow
 def test_options_of_a_call(reasoner):
     question = QUESTIONS[0]
     assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3

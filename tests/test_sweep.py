@@ -126,6 +126,7 @@ def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
     assert rows[0]["label"].endswith("25") and "difference" in rows[1]  # the default is the reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [[], ["-m", "seed=0,1"]], ids=["run", "sweep"])
 def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sweep):
     command = ["engine=fake", "method=cot", "max_new_tokens=4", "limit=2", *sweep]

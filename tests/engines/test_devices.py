@@ -34,6 +34,7 @@ def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch, ca
     assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variable", "threads", "used"), [(None, None, 1), (None, 2, 2), ("3", None, 3)])
 def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog, variable, threads, used):
     before = torch.get_num_threads()

@@ -196,6 +196,7 @@ def scarce(monkeypatch, most: int, owner: type = ModelRunner, name: str = "decod
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [(ModelRunner, "decode"), (HuggingFaceEngine, "extend")])
 def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch, place):
     expected = engine.generate(requests())

@@ -81,6 +81,7 @@ def test_other_architectures(family):
     assert length < searched.shape[1] <= length + 25
 
 
+@pytest.mark.slow
 def test_rows_may_be_padded_on_either_side(demo, batch):
     n = batch["input_ids"].shape[1]
     right = demo[1](TEXTS, return_tensors="pt", padding=True, padding_side="right")
@@ -109,6 +110,7 @@ def test_a_row_gets_the_solution_that_its_prompt_gets(demo, batch):
             assert tokenizer.decode(row[n:], skip_special_tokens=True).strip() == solution.text.strip()
 
 
+@pytest.mark.slow
 def test_a_text_of_the_verifiers_is_encoded(demo, batch):
     n = first(batch)["input_ids"].shape[1]
     for options in ({"rounds": 0, "k": 2, "overrides": ["final.rule=verifier"]}, {"method": "verifier_only"}):
@@ -125,6 +127,7 @@ class TestArguments:
 
         return call
 
+    @pytest.mark.slow
     def test_lengths(self, demo, batch, call):
         n = first(batch)["input_ids"].shape[1]
         assert call(method="cot", max_new_tokens=7).sequences.shape[1] == n + 7
@@ -147,6 +150,7 @@ class TestArguments:
         samples = {"method": "self_consistency", "k": 3, "rounds": None, "do_sample": True}
         assert len({*texts(**samples, temperature=1e-3)}) == 1 < len({*texts(**samples, temperature=5.0)})
 
+    @pytest.mark.slow
     def test_ends(self, demo, call):
         whole = call(method="cot").solutions[0].text
         word = whole.split()[4]

@@ -137,6 +137,7 @@ def test_log_likelihoods_are_those_of_hf(manager, folder):
         assert our_scores == scores and [row["resps"] for row in our_rows] == [row["resps"] for row in rows]
 
 
+@pytest.mark.slow
 def test_chat_templates_are_those_of_hf(manager, folder, tmp_path):
     """The template's headers, examples as turns, a system message, and a special token as a stop string."""
     tokenizer = tokenizer_of("qwen2.5")

@@ -49,6 +49,7 @@ def test_the_name_of_a_model_chooses_the_method(client, reasoner):
         client.models.retrieve("nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "meant"),
     [
@@ -118,6 +119,7 @@ def test_a_chat_with_an_earlier_answer(client, reasoner):
     check(response, reasoner.solve(meant, method="cot"))
 
 
+@pytest.mark.slow
 def test_n_is_the_chosen_solution_and_the_others_by_reward(client, reasoner):
     solution = reasoner.solve(Q)
     for n in (2, 16):
@@ -149,6 +151,7 @@ def test_log_probabilities_of_bytes_end_before_a_stop():
     assert "".join(token for token, _ in choice.logprobs) == choice.text == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["demo", "cot-demo", "rap-demo"])
 def test_a_stream_holds_the_same_answer(client, model):
     whole = ask(client, model, n=2, logprobs=True)

@@ -152,6 +152,7 @@ def test_a_request_that_takes_too_long(reasoner):
         wait_until(lambda: running.service.in_progress == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
     body = {"model": MODEL, "messages": chat(QUESTION), "stream": stream, "soft_reasoning": LONGER}

@@ -62,6 +62,7 @@ def test_a_token_that_ends_the_solution_has_nothing_after_it():
     assert share == pytest.approx(0.16 / 0.232, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_lookahead_ends_a_rollout_and_the_rollouts_are_counted():
     late = {"": SCRIPT[""], " 7": {" 9": 1.0}, " 7 9": dict.fromkeys(ENDS, 0.2), " 3": {" 8": 1.0}}
     assert share_of_threes(lookahead(lookahead=1), late) == pytest.approx(0.16 / 0.52, abs=0.1)

@@ -13,7 +13,7 @@ from soft_reasoning.configuration.conf_dir import conf_dir
 from soft_reasoning.configuration.parts import built
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("[!_]*.yaml"))
-QUICK = ("cot", "self_consistency", "verified_sampling", "program")
+QUICK = ("cot", "self_consistency", "program")
 UNFAKED = ("slot", "latentseek")
 """Those that need what the fake engine lacks run on the bundled model."""
 

@@ -81,6 +81,7 @@ def call(command):
     return called
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_questions(call, tmp_path):
     code, out, err = call("calibrate", *FAKE, *SMALL, "hydra.run.dir=cal")
     assert code == 0, err

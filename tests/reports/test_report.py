@@ -151,6 +151,7 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
     folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
@@ -160,6 +161,7 @@ def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
 
 
+@pytest.mark.slow
 def test_seeds_with_problems_of_their_own_are_paired_within_each(tmp_path):
     folders = []
     for seed, first in enumerate([0, 6, 15]):  # some problems are in two seeds, none is in all

@@ -183,6 +183,7 @@ def accuracy(judge, texts=5, questions=2000, rule="weighted_vote", **options):
     return majority / questions, ensemble / questions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [3, 5, 10])
 def test_judges_that_know_nothing_do_no_harm(texts):
     majority, ensemble = accuracy(knows_nothing, texts)

@@ -65,6 +65,7 @@ def test_tensorboard_and_a_resumed_run_that_goes_on(run):
     assert b"max_new_tokens: 20" in text
 
 
+@pytest.mark.slow
 def test_wandb_gets_figures_and_the_report(run):
     pytest.importorskip("wandb")
     options = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]

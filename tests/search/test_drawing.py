@@ -64,6 +64,7 @@ def test_draws_follow_the_seed_and_leave_torch_s_generator_alone(acquisition, se
     assert not equal(first, proposed(optimiser, seed + 9, round))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [KrigingBeliever, TopK])
 @pytest.mark.parametrize("points", [LocalCandidates, NormalCandidates])
 @pytest.mark.parametrize("acquisition", DRAWING)

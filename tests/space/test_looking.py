@@ -56,6 +56,7 @@ def test_looks_are_counted_and_beginnings_are_not_repeated(looking):
         assert result.trace[-1]["ended"] == ("exhausted" if len(begun) == behaviours else "rounds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["point", "soft_token", "next_token", "hidden_state"])
 def test_every_feature_searches(features):
     with SoftReasoner.from_pretrained("demo", overrides=[*POOL, f"features={features}"]) as reasoner:
@@ -79,6 +80,7 @@ def test_features_need_a_pool():
         SoftReasoner.from_pretrained("demo", overrides=["features=soft_token"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding"])
 def test_the_search_and_its_control_look_at_the_same_pool(method):
     parts = ["embedding=token_simplex", "candidate_points=pool", "features=next_token", "surrogate=features"]
