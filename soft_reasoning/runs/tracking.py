@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,10 @@ def follow_run(
             if run is not None:
                 call(run, *values)
         except Exception as error:  # a lost server, for example, must not end the run
-            run = None
+            lost, run = run, None
             say(f"logging={tracker.name} ended: {type(error).__name__}: {error}")
+            with suppress(Exception):  # a run that stays active would keep the next one from its start
+                tracker.end(lost, None)
 
     try:
         yield lambda figures, step: guarded(tracker.log, figures, step)

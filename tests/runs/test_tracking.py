@@ -104,7 +104,7 @@ def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, 
 
 @pytest.mark.slow
 def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path, monkeypatch):
-    pytest.importorskip("mlflow")
+    mlflow = pytest.importorskip("mlflow")
 
     def gone(*_, **__):
         raise ConnectionError("the server has gone")
@@ -113,6 +113,7 @@ def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path,
     done = run(*FAKE, "logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'", "limit=5")
     assert done.code == 0 and results(done.folder)["problems"] == 5
     assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
+    assert mlflow.active_run() is None  # else the next method of a comparison could not begin
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
