@@ -3,14 +3,15 @@
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
     python -m experiments.real_models.record --judge probability OUT.jsonl model=qwen25_coder_1_5b \\
         dataset=gsm8k dataset.path=FILE
-    python -m experiments.real_models.record --strip OUT.jsonl [RUN] experiments/results/recordings/NAME.csv
+    python -m experiments.real_models.record --strip OUT.jsonl [RUN ...] NAME.csv
 
 Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
 Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
 ``--judge`` adds a verifier's score of each recorded text, with the texts of a question as one round.
 ``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
 any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
-its mean log-probability, and a verifier's score. A run's folder adds its candidates, as a kind of their own.
+its mean log-probability, and a verifier's score. Each RUN, the folder of a run on the same questions, adds
+its candidates and its answers, with the tokens of the whole question, as kinds named after the folder.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ from soft_reasoning.types import (
     seed_for,
 )
 
-GREEDY_TEXT, TEXT, PROGRAM, CANDIDATE = "greedy", "text", "program", "candidate"
+GREEDY_TEXT, TEXT, PROGRAM = "greedy", "text", "program"
+CANDIDATE, ANSWER = "candidate:", "answer:"  # and the name of a run's folder
 MAX_PROGRAM_TOKENS = 300
 Requests: TypeAlias = Iterator[tuple[str, int, Request]]
 
@@ -168,8 +170,8 @@ def stored(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def strip(path: Path, out: Path, run: Path | None = None) -> None:
-    """Write the recording ``path``, and the candidates of ``run``, without texts as CSV to ``out``."""
+def strip(path: Path, out: Path, runs: Sequence[Path] = ()) -> None:
+    """Write the recording ``path``, and what ``runs`` answered, without texts as CSV to ``out``."""
     lines, grader = stored(path), Grader()
     codes = [code_of(line["text"]) for line in lines if line["kind"] == PROGRAM]
     values = iter(Sandbox().run(codes))
@@ -182,29 +184,31 @@ def strip(path: Path, out: Path, run: Path | None = None) -> None:
             | {"tokens": round(line["tokens"]), "cut": int(line["cut"]), "logprob": line["logprob"]}
             | ({"score": line["score"]} if "score" in line else {})
         )
-    if run is not None:
-        rows += candidates_of(run, grader)
+    for run in runs:
+        rows += answers_of(run, grader)
     out.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).sort_values(["id", "kind", "sample"], kind="stable").to_csv(out, index=False)
 
 
-def candidates_of(run: Path, grader: Grader) -> Iterator[dict[str, Any]]:
-    """The candidates of a run's records as rows of a recording."""
+def answers_of(run: Path, grader: Grader) -> Iterator[dict[str, Any]]:
+    """The candidates and the answers of a run's records as rows of a recording."""
     for entry in read_records(run):
         kind, gold = entry["answer_type"], entry["target"]
-        for sample, candidate in enumerate(entry["candidates"]):
-            yield {
-                "id": entry["doc_id"],
-                "kind": CANDIDATE,
-                "sample": sample,
-                "type": kind,
-                "gold": gold,
+        question = {"id": entry["doc_id"], "type": kind, "gold": gold}
+        tokens = sum(usage["generated_tokens"] for usage in entry["usage"].values())
+        answer = {"answer": entry["answer"], "tokens": tokens, "cut": 0}
+        candidates = [
+            {
                 "answer": candidate["answer"],
-                "right": int(grader.equal(candidate["answer"], gold, kind)),
                 "tokens": candidate["generated_tokens"],
-                "cut": int(candidate["finish_reason"] == "length"),
-                "logprob": candidate["coherence"],
+                "cut": int(candidate["finish_reason"] == FinishReason.LENGTH),
             }
+            for candidate in entry["candidates"]
+        ]
+        for part, answered in ((ANSWER, [answer]), (CANDIDATE, candidates)):
+            for sample, row in enumerate(answered):
+                right = int(grader.equal(row["answer"], gold, kind))
+                yield question | {"kind": part + run.name, "sample": sample, "right": right} | row
 
 
 def answer_in(line: dict[str, Any], grader: Grader, values: Iterator[Any]) -> str | None:
@@ -232,10 +236,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--group", type=int, default=20, help="questions whose texts are written together")
     arguments = parser.parse_args(words)
     if arguments.strip:
-        if len(arguments.overrides) not in (1, 2):
-            parser.error("expected --strip OUT.jsonl [RUN] FILE.csv")
-        *run, out = map(Path, arguments.overrides)
-        strip(arguments.path, out, *run)
+        if not arguments.overrides:
+            parser.error("expected --strip OUT.jsonl [RUN ...] FILE.csv")
+        *runs, out = map(Path, arguments.overrides)
+        strip(arguments.path, out, runs)
     elif arguments.judge:
         overrides = [*arguments.overrides, f"verifier={arguments.judge}"]
         judge(arguments.path, compose_config(overrides), arguments.judge)

@@ -10,7 +10,8 @@ arXiv 2305.11860). The table of a run's tokens compares this with a rule for all
 its programs, then the question whose leading answer is least settled gets its next text, until the run's
 tokens are spent. A judge's AUC is the chance that it prefers a right text to a wrong one of the same
 question, ties half, over the questions that have both; +- is a standard error over questions. If the
-recording has candidates of a run (texts after soft tokens), the last table compares them with the texts.
+recording has runs (``record.py --strip``), further tables compare their candidates with as many texts, and
+their answers with the rules, on the questions that the runs answered.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from experiments.real_models.record import CANDIDATE, GREEDY_TEXT, PROGRAM, TEXT
+from experiments.real_models.record import ANSWER, CANDIDATE, GREEDY_TEXT, PROGRAM, TEXT
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.plots import BLUE, ORANGE
 from soft_reasoning.reports.statistics import paired_bootstrap
@@ -36,7 +37,7 @@ from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.history import same_answers
 from soft_reasoning.search.stopping import settled
 
-KINDS = (GREEDY_TEXT, TEXT, PROGRAM, CANDIDATE)  # every other kind is a verifier's name
+KINDS = (GREEDY_TEXT, TEXT, PROGRAM)  # every other kind is a run's or a verifier's name
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,16 @@ class Recorded:
     texts: Sequence[Answered]
     programs: Sequence[Answered]
     """Those that judge and vote."""
-    candidates: Sequence[Answered] = ()
     further_programs: Sequence[Answered] = ()
     """Recorded for the control, the majority of as many programs as cost the same tokens."""
+    candidates: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
+    """A run's candidates, by the run's name."""
+    answers: Mapping[str, Answered] = field(default_factory=dict)
+    """A run's answer, with the tokens of the whole question, by the run's name."""
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """A verifier's score of each text, by the verifier's name."""
+    verifier_tokens: Mapping[str, int] = field(default_factory=dict)
+    """The tokens that a verifier wrote for all texts, by its name."""
 
 
 @dataclass
@@ -176,25 +182,46 @@ def judges(questions: Sequence[Recorded]) -> dict[str, Callable[[Recorded, int],
     return JUDGES | {f"`verifier={name}`": score_of(name) for name in sorted(names)}
 
 
-def load(path: Path, programs: int = 4) -> list[Recorded]:
-    """The questions of a recording that have all their texts and programs; ``programs`` of them judge."""
+def load(path: Path, texts: int = 5, programs: int = 4, control: int = 0) -> list[Recorded]:
+    """The questions of a recording with at least ``texts`` and ``programs``, of which so many vote and judge.
+
+    ``control`` is the least number of programs for the control. A data set without programs needs none.
+    """
     table = pd.read_csv(
         path, dtype={"answer": str, "gold": str}, keep_default_na=False, na_values={"answer": [""]}
     )
-    recorded = table[table.kind.isin([GREEDY_TEXT, TEXT, PROGRAM])]
-    counts = recorded.groupby("id").size()
+    least = {GREEDY_TEXT: 1, TEXT: texts}
+    if (table.kind == PROGRAM).any():
+        least[PROGRAM] = max(programs, control)
     questions = []
-    for _, rows in table[table.id.isin(counts[counts == counts.max()].index)].groupby("id", sort=False):
-        parts = {kind: part.sort_values("sample") for kind, part in rows.groupby("kind")}
-        kinds = {kind: [read(row) for row in parts[kind].itertuples()] for kind in KINDS if kind in parts}
-        scores = {
-            kind: part.score.astype(float).tolist() for kind, part in parts.items() if kind not in KINDS
+    for _, rows in table.groupby("id", sort=False):
+        parts = {str(kind): part.sort_values("sample") for kind, part in rows.groupby("kind")}
+        if any(len(parts.get(kind, ())) < count for kind, count in least.items()):
+            continue
+        answered = {kind: [read(row) for row in part.itertuples()] for kind, part in parts.items()}
+        written = answered.get(PROGRAM, [])
+        candidates, answers = (
+            {kind.removeprefix(start): x for kind, x in answered.items() if kind.startswith(start)}
+            for start in (CANDIDATE, ANSWER)
+        )
+        verdicts = {
+            kind: part
+            for kind, part in parts.items()
+            if kind not in KINDS and not kind.startswith((CANDIDATE, ANSWER))
         }
-        texts, [greedy] = kinds[TEXT], kinds[GREEDY_TEXT]
-        written, candidates = kinds.get(PROGRAM, []), kinds.get(CANDIDATE, [])
-        kind, gold = rows.iloc[0].type, rows.iloc[0].gold
-        judging, further = written[:programs], written[programs:]
-        questions.append(Recorded(kind, gold, greedy, texts, judging, candidates, further, scores))
+        question = Recorded(
+            rows.iloc[0].type,
+            rows.iloc[0].gold,
+            answered[GREEDY_TEXT][0],
+            answered[TEXT][:texts],
+            written[:programs],
+            written[programs:],
+            candidates,
+            {run: answer for run, [answer] in answers.items()},
+            {name: part.score.astype(float).tolist()[:texts] for name, part in verdicts.items()},
+            {name: int(part.tokens.sum()) for name, part in verdicts.items()},
+        )
+        questions.append(question)
     return questions
 
 
@@ -211,6 +238,27 @@ def minus(right: Sequence[float], other: Sequence[float]) -> str:
 
 def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None = None) -> Table:
     """The rules; the paired difference is from the first whose name holds ``reference``."""
+    results = outcomes(questions, texts)
+    wanted = reference or f"majority of {texts} texts"
+    compared = next((name for name in results if wanted in name), None)
+    if compared is None:
+        raise SystemExit(
+            f"--reference: expected a part of a rule's name, got {wanted!r}: {', '.join(results)}"
+        )
+    base = [float(right) for right, _ in results[compared]]
+    rows = []
+    for name, answered in results.items():
+        right = [float(x) for x, _ in answered]
+        spent, accuracy = float(np.mean([tokens for _, tokens in answered])), 100 * float(np.mean(right))
+        shown = minus(right, base)
+        rows.append(
+            [name, f"{accuracy:.1f}", shown, f"{spent:.0f}", f"{100 * spent / max(accuracy, 1e-9):.0f}"]
+        )
+    return Table(["rule", "right %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
+
+
+def outcomes(questions: Sequence[Recorded], texts: int) -> dict[str, list[tuple[bool, int]]]:
+    """Whether each question's answer is right and the tokens it took, by rule."""
     rules = [Rules(question) for question in questions]
     results: dict[str, list[tuple[bool, int]]] = {
         "greedy text (`cot`)": [(q.greedy.right, q.greedy.tokens) for q in questions],
@@ -229,31 +277,23 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
             results[name] = [rule.settled(order, confidence) for rule in rules]
         results["one program (`program`)"] = [rule.vote(0, 1) for rule in rules]
         every = [Rules(replace(q, programs=[*q.programs, *q.further_programs])) for q in questions]
-        for count in range(programs, len(every[0].question.programs) + 1, programs):
+        for count in range(programs, min(len(rule.question.programs) for rule in every) + 1, programs):
             name = f"majority of {count} programs (`program_consistency`)"
             results[name] = [rule.vote(0, count) for rule in every]
         for count in range(1, texts + 1):
             name = f"{count} texts and {programs} programs vote, a program counts half"
             results[name] = [rule.vote(count, programs, 0.5) for rule in rules]
+        name = f"{texts} texts, each weighted by the programs (`verifier=program`)"
+        results[name] = [rule.best(programs_agree, texts, programs) for rule in rules]
         name = f"{texts} texts, each weighted by texts + programs + 0.5 mean probability"
         results[name] = [rule.best(together, texts, programs) for rule in rules]
+    for verifier in sorted(set.intersection(*(set(question.scores) for question in questions))):
+        best = [rule.best(score_of(verifier), texts, 0) for rule in rules]
+        spent = [question.verifier_tokens[verifier] for question in questions]
+        name = f"{texts} texts, each weighted by `verifier={verifier}`"
+        results[name] = [(right, tokens + more) for (right, tokens), more in zip(best, spent, strict=True)]
     results[f"a perfect judge of {texts} texts (coverage)"] = [rule.covered(texts) for rule in rules]
-    wanted = reference or f"majority of {texts} texts"
-    compared = next((name for name in results if wanted in name), None)
-    if compared is None:
-        raise SystemExit(
-            f"--reference: expected a part of a rule's name, got {wanted!r}: {', '.join(results)}"
-        )
-    base = [float(right) for right, _ in results[compared]]
-    rows = []
-    for name, outcomes in results.items():
-        right = [float(x) for x, _ in outcomes]
-        spent, accuracy = float(np.mean([tokens for _, tokens in outcomes])), 100 * float(np.mean(right))
-        shown = minus(right, base)
-        rows.append(
-            [name, f"{accuracy:.1f}", shown, f"{spent:.0f}", f"{100 * spent / max(accuracy, 1e-9):.0f}"]
-        )
-    return Table(["rule", "right %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
+    return results
 
 
 def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
@@ -275,8 +315,8 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
     rows = []
     for confidence in (0.8, 0.85, 0.9, 0.95):
         for most in (texts - 2, texts - 1, texts):
-            outcomes = [rule.settled(order[: programs + most], confidence) for rule in rules]
-            right, tokens = sum(r for r, _ in outcomes), sum(t for _, t in outcomes)
+            ended = [rule.settled(order[: programs + most], confidence) for rule in rules]
+            right, tokens = sum(r for r, _ in ended), sum(t for _, t in ended)
             at = max(hits for spent, hits in path if spent <= max(tokens, path[0][0]))
             least = next((spent for spent, hits in path if hits >= right), None)
             saved = "never" if least is None else f"{100 * (1 - least / tokens):.0f}"
@@ -322,26 +362,58 @@ def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
     return Table(columns, rows)
 
 
-def arms_table(questions: Sequence[Recorded], count: int) -> Table:
-    """The rules on ``count`` texts, and on as many candidates after soft tokens, of the same questions."""
+def arms_table(questions: Sequence[Recorded], run: str, count: int) -> Table:
+    """The rules on ``count`` texts, and on as many candidates of ``run``, of the same questions."""
     programs = min(len(question.programs) for question in questions)
     rules: dict[str, Callable[[Rules], tuple[bool, int]]] = {
         "one": lambda rule: rule.vote(1),
         f"majority of {count}": lambda rule: rule.vote(count),
         f"{count}, weighted by the programs": lambda rule: rule.best(programs_agree, count, programs),
-        f"{count}, weighted by texts + programs + 0.5 mean probability": lambda rule: rule.best(
-            together, count, programs
-        ),
         f"a perfect judge of {count} (coverage)": lambda rule: rule.covered(count),
     }
     rows = []
     for name, rule in rules.items():
         texts = [rule(Rules(question)) for question in questions]
-        soft = [rule(Rules(replace(question, texts=question.candidates))) for question in questions]
+        soft = [rule(Rules(replace(question, texts=question.candidates[run]))) for question in questions]
         right, other = ([float(x) for x, _ in outcomes] for outcomes in (soft, texts))
         means = [f"{100 * np.mean(other):.1f}", f"{100 * np.mean(right):.1f}", minus(right, other)]
         rows.append([name, *means, *(f"{np.mean([t for _, t in arm]):.0f}" for arm in (texts, soft))])
-    columns = ["rule", "sampled %", "after soft tokens %", "difference", "tokens", "tokens, soft"]
+    columns = ["rule", "sampled %", f"{run} %", "difference", "tokens", f"tokens, {run}"]
+    return Table(columns, rows)
+
+
+def runs_table(questions: Sequence[Recorded], texts: int, reference: str) -> Table:
+    """The answers of the runs of ``questions``, beside rules on their texts; differences from a run."""
+    rules = [Rules(question) for question in questions]
+    programs = min(len(question.programs) for question in questions)
+    order = "p" * programs + "t" * texts
+    results = {
+        "greedy text": (
+            [(q.greedy.right, q.greedy.tokens) for q in questions],
+            [[q.greedy] for q in questions],
+        ),
+        f"majority of {texts} texts": (
+            [rule.vote(texts) for rule in rules],
+            [q.texts[:texts] for q in questions],
+        ),
+        f"{texts} texts, weighted by the programs": (
+            [rule.best(programs_agree, texts, programs) for rule in rules],
+            [q.texts[:texts] for q in questions],
+        ),
+        "programs, then texts until settled (0.85)": ([rule.settled(order, 0.85) for rule in rules], None),
+    }
+    for run in sorted(questions[0].answers):
+        answers = [question.answers[run] for question in questions]
+        results[run] = ([(x.right, x.tokens) for x in answers], [q.candidates[run] for q in questions])
+    base = [float(right) for right, _ in results[reference][0]]
+    rows = []
+    for name, (answered, tried) in results.items():
+        right = [float(x) for x, _ in answered]
+        row = [name, f"{100 * np.mean(right):.1f}", minus(base, right) if name != reference else ""]
+        covered = "" if tried is None else f"{100 * np.mean([any(x.right for x in c) for c in tried]):.1f}"
+        count = "" if tried is None else f"{np.mean([len(c) for c in tried]):.1f}"
+        rows.append([*row, count, covered, f"{np.mean([tokens for _, tokens in answered]):.0f}"])
+    columns = ["rule or run", "right %", f"{reference} minus it", "texts", "coverage %", "tokens"]
     return Table(columns, rows)
 
 
@@ -388,10 +460,16 @@ def main() -> None:
     parser.add_argument("recording", type=Path)
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4, help="how many programs judge and vote")
+    parser.add_argument("--control", type=int, default=0, help="least programs, whose majority is a control")
     parser.add_argument("--reference", help="the rule from which differences are taken")
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
-    questions = load(arguments.recording, arguments.programs)
+    questions = load(arguments.recording, arguments.texts, arguments.programs, arguments.control)
+    if not questions:
+        raise SystemExit(
+            f"{arguments.recording}: expected questions with {arguments.texts} texts and "
+            f"{max(arguments.programs, arguments.control)} programs, got none; lower --texts or --control"
+        )
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
     print(judges_table(questions, arguments.texts).markdown())
@@ -399,9 +477,13 @@ def main() -> None:
         print(f"\n{spending_table(questions, arguments.texts).markdown()}")
     if arguments.chart:
         draw(questions, arguments.chart)
-    both = [question for question in questions if len(question.candidates) >= arguments.texts]
-    if both:
-        print(f"\n{len(both)} questions\n\n{arms_table(both, arguments.texts).markdown()}")
+    for run in sorted({name for question in questions for name in question.candidates}):
+        both = [q for q in questions if len(q.candidates.get(run, ())) >= arguments.texts]
+        if len(both) > 1:
+            print(f"\n{len(both)} questions\n\n{arms_table(both, run, arguments.texts).markdown()}")
+    if runs := sorted({name for question in questions for name in question.answers}):
+        every = [question for question in questions if len(question.answers) == len(runs)]
+        print(f"\n{len(every)} questions\n\n{runs_table(every, arguments.texts, runs[0]).markdown()}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from experiments.real_models import fetch, record, replay, weights
+from experiments.real_models import fetch, record, replay, table, weights
 
 PARTS = [b"GGUF, the first half, ", b"the second"]
 
@@ -77,14 +77,14 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     record.main(judged)
     assert path.read_text() == scored  # nothing is judged twice
     record.main([str(path), str(tmp_path / "r.csv"), "--strip"])
-    table = pd.read_csv(tmp_path / "r.csv")
+    stripped = pd.read_csv(tmp_path / "r.csv")
     columns = [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob", "score"]
-    assert list(table.columns) == columns
-    assert table[table.kind == "probability"].score.between(0, 1).sum() == 6
+    assert list(stripped.columns) == columns
+    assert stripped[stripped.kind == "probability"].score.between(0, 1).sum() == 6
     assert "`verifier=probability`" in [
-        row[0] for row in replay.judges_table(replay.load(tmp_path / "r.csv"), 2).rows
+        row[0] for row in replay.judges_table(replay.load(tmp_path / "r.csv", texts=2, programs=1), 2).rows
     ]
-    questions = replay.load(tmp_path / "r.csv")
+    questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
@@ -98,10 +98,14 @@ def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     options = [*words, *random, "reward.coherence=mean_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
     subprocess.run([sys.executable, "-m", "soft_reasoning.run", *options], check=True)
     record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
-    questions = replay.load(tmp_path / "r.csv")
-    assert [len(question.candidates) for question in questions] == [2, 2]
-    assert all(text.logprob < 0 and text.tokens for q in questions for text in q.candidates)
-    assert [row[0] for row in replay.arms_table(questions, 2).rows][:2] == ["one", "majority of 2"]
+    questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
+    assert [len(question.candidates["run"]) for question in questions] == [2, 2]
+    assert all(text.tokens for question in questions for text in question.candidates["run"])
+    assert [row[0] for row in replay.arms_table(questions, "run", 2).rows][:2] == ["one", "majority of 2"]
+    answered = json.loads((tmp_path / "run" / "results.json").read_text())
+    row = replay.runs_table(questions, 2, "run").rows[-1]
+    assert row[:4] == ["run", f"{100 * answered['exact_match']:.1f}", "", "2.0"]
+    assert int(row[-1]) == round(answered["tokens"]["total"]["generated"] / 2)
 
 
 def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> replay.Answered:
@@ -130,8 +134,26 @@ def test_rules_and_judges_by_hand():
     assert shares["majority of 4 programs (`program_consistency`)"] == "100.0"  # 7, 7, nothing, 4
     assert shares["majority of 8 programs (`program_consistency`)"] == "0.0"
     assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
-    table = replay.judges_table([question], 3)
-    assert [row[1][:5] for row in table.rows[:3]] == ["0.500", "0.000", "1.000"]
+    judged = replay.judges_table([question], 3)
+    assert [row[1][:5] for row in judged.rows[:3]] == ["0.500", "0.000", "1.000"]
+
+
+def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
+    texts = [answered("5"), answered("7", True), answered("5"), answered("7", True), answered("7", True)]
+    programs = [answered("7", True), answered("4")]
+    more = [answered("4")] * 2
+    questions = [replay.Recorded("number", "7", answered("5"), texts, programs, more)] * 2
+    lines = {line[1].split(" (`")[0]: line for line in table.rows("some_data", questions)}
+    assert lines["greedy text"][:2] == ["some_data, 2", "greedy text (`cot`)"]
+    assert lines["greedy text"][2:6] == [
+        "0.0",
+        "+0.0 (0.0 to 0.0) [1]",
+        "-100.0 (-100.0 to -100.0) [1]",
+        "10",
+    ]
+    assert lines["majority of 5 texts"][3:5] == ["", "+100.0 (100.0 to 100.0) [4]"]  # of 4 programs at most
+    assert lines["majority of 4 programs"][2:5] == ["0.0", "+0.0 (0.0 to 0.0) [4]", ""]
+    assert "majority of 3 texts" not in lines and "one text" not in lines
 
 
 def test_weights_that_hear_the_only_judge_who_knows_come_first():
@@ -141,11 +163,11 @@ def test_weights_that_hear_the_only_judge_who_knows_come_first():
     with_programs = [replay.Recorded("number", "7", texts[0], texts, programs)] * 2
     verdicts = {weights.VERDICT: [0.1, 0.9, 0.2]}
     without = [replay.Recorded("number", "7", texts[0], texts, (), scores=verdicts)]
-    table = weights.table({"programs": with_programs, "verdict": without}, 3, every=True)
-    rows = {row[0].strip("*"): row[1:] for row in table.rows}
+    compared = weights.table({"programs": with_programs, "verdict": without}, 3, every=True)
+    rows = {row[0].strip("*"): row[1:] for row in compared.rows}
     assert rows["1, 0, 0, 0; 0.5"][:4] == ["0.000", "0.0", "0.0", "0.0"]
     assert rows["1, 4, 1, 0; 0"][1] == "100.0" and float(rows["1, 4, 1, 0; 0"][0]) >= 0.5
     assert rows["1, 0, 1, 0; 0.5"][0] == "0.500"  # it orders the texts of the second alone
-    assert [row[0] for row in table.rows if row[0].startswith("**")] == ["**1, 1, 0.5, 0.5; 0.5**"]
+    assert [row[0] for row in compared.rows if row[0].startswith("**")] == ["**1, 1, 0.5, 0.5; 0.5**"]
     short = weights.table({"programs": with_programs}, 3, every=False)
     assert len(short.rows) <= 15 and short.rows[0][1] == "1.000"
