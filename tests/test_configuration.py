@@ -273,7 +273,7 @@ def test_an_error_carries_the_option_s_full_key():
 
 
 def test_what_follows_from_options_follows_once():
-    for words in (["method=cot"], ["model=A/B", "max_new_tokens=9", "prompt=any"], ["prompt=mine.yaml"]):
+    for words in (["method=cot"], ["model=A/B", "max_new_tokens=9", "prompt=any"], ["model=A/B"]):
         assert complete(complete(words)) == complete(words)
 
 
@@ -281,6 +281,46 @@ def test_an_ensemble_adds_up_scores_unless_another_rule_is_chosen():
     base = ["method=verified_sampling", "verifier=ensemble"]
     assert compose_config(base).final.rule == "weighted_vote"
     assert compose_config([*base, "final=vote"]).final.rule == "vote"
+
+
+@pytest.mark.parametrize(
+    ("words", "verifier"),
+    [
+        ("model=A/B", "program"),
+        ("model=A/B dataset=gsm8k method=random_embedding k=3 preset=default", "program"),
+        ("model=A/B dataset=gsm8k verifier.samples=2", "program"),
+        ("model.path=A/B", "program"),
+        ("dataset=gsm8k", "single_judge"),  # the bundled model writes no programs
+        ("model=A/B dataset=strategyqa", "single_judge"),  # no program computes yes or no
+        ("model=A/B prompt=any k=2", "single_judge"),
+        ("model=A/B engine=fake", "single_judge"),
+        ("model=A/B verifier=single_generate", "single_generate"),
+        ("model=A/B preset=paper", "multi_generate"),
+        ("model=A/B +experiment=llama_zero", "multi_generate"),
+    ],
+)
+def test_programs_judge_the_numbers_of_a_model_that_is_not_bundled(words, verifier):
+    assert compose_config(words.split()).verifier.name == verifier
+
+
+def test_a_sweep_has_one_default_verifier(caplog):
+    def verifiers(*words):
+        return [override.value for override in complete(words) if override.key == "verifier"]
+
+    assert verifiers("model=A/B,A/C", "dataset=gsm8k,svamp", "k=3,5") == ["program"]
+    assert verifiers("model=A/B", "method=soft_reasoning,verified_sampling") == ["program"]
+    assert not caplog.messages
+    compared = ["model=A/B", "methods=[cot,soft_reasoning]"]  # decided for each method
+    assert verifiers(*compared) == verifiers(*compared, "method=cot") == []
+    assert verifiers(*compared, "method=soft_reasoning") == ["program"] and not caplog.messages
+    assert verifiers("model=A/B", "dataset=gsm8k,strategyqa") == []
+    assert verifiers("model=A/B", "method=cot,soft_reasoning") == []  # cot has no verifier
+    assert [line.split(":")[0] for line in caplog.messages] == [
+        "verifier=single_judge in the whole sweep"
+    ] * 2
+    assert verifiers("model=A/B", "method=cot,self_consistency") == []
+    assert verifiers("model=A/B", "dataset=strategyqa") == []
+    assert len(caplog.messages) == 2
 
 
 def test_an_own_verifier_needs_no_other_option():

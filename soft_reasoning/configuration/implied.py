@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -38,6 +39,9 @@ METHOD_GROUPS = (
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""
 
+JUDGED_METHODS = (*PRESET_METHODS, "verified_sampling")
+"""Methods whose candidates a verifier scores."""
+
 NEUTRAL = ("any", "json", "code")
 """Prompts without wording, in which a solution may be as long as the model makes it."""
 
@@ -61,10 +65,12 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. ``verifier=ensemble`` brings ``final=weighted_vote`` in place of the default
-    rule. ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may
-    name a preset for Soft Reasoning, which other methods do not have. ``method=cot`` is added for open
-    questions (``answer_type=open``) if no part of a method is named.
+    its sigma nor its prompt. If no verifier, preset or experiment is named, their programs judge numbers
+    (``verifier=program``): on real models these judge far better than verdicts. ``verifier=ensemble`` brings
+    ``final=weighted_vote`` in place of the default rule. ``preset=default`` is added if the chosen method has
+    no presets and none is named: an experiment may name a preset for Soft Reasoning, which other methods do
+    not have. ``method=cot`` is added for open questions (``answer_type=open``) if no part of a method is
+    named.
 
     Args:
         overrides: The options.
@@ -107,12 +113,41 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         result.append(Override("method", "cot"))
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
-    judged = text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}
-    if judged and method in (*PRESET_METHODS, "verified_sampling"):  # a sum: poor judges do little harm
-        result.append(Override("final", "weighted_vote"))
+    judged = [name in JUDGED_METHODS for name in method.split(",")]  # of a sweep, else of one method
+    if all(judged) and text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}:
+        result.append(Override("final", "weighted_vote"))  # a sum: poor judges do little harm
+    if "methods" in chosen and "method" not in chosen:  # a comparison: what follows is decided for each method
+        return result
+    default = {"verifier", "verifier._target_", "experiment"}.isdisjoint(chosen)
+    default = default and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
+    if not bundled and default and any(judged):
+        computed = [_computes(*choice) for choice in product(*map(_prompt_choices, result))]
+        if all((*judged, *computed)):
+            result.insert(0, Override("verifier", "program"))
+        elif any(computed):
+            log.warning(
+                "verifier=single_judge in the whole sweep: programs cannot judge all of it; name a verifier"
+            )
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))
     return result
+
+
+def _prompt_choices(override: Override) -> list[Override | None]:
+    """What an override, or each value of a sweep, says about the prompt; None is nothing."""
+    if override.root not in ("dataset", "prompt") and override.key != SEARCH_PATH:
+        return [None]
+    if override.value is None:
+        return [override]
+    return [Override(override.key, value, override.sign) for value in override.values]
+
+
+@cache
+def _computes(*overrides: Override | None) -> bool:
+    """Whether the prompt under ``overrides`` asks for numbers, and for programs that compute them."""
+    config = composed(override for override in overrides if override is not None)
+    numbers = OmegaConf.select(config, "prompt.answer_type") == "number"
+    return numbers and OmegaConf.select(config, "prompt.wording.tasks.program") is not None
 
 
 def _with_presets(overrides: Sequence[Override]) -> Iterator[Override]:
