@@ -461,14 +461,17 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4, help="how many programs judge and vote")
     parser.add_argument("--control", type=int, default=0, help="least programs, whose majority is a control")
+    parser.add_argument("--judged", metavar="VERIFIER", help="only the questions whose texts it scored")
     parser.add_argument("--reference", help="the rule from which differences are taken")
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
     questions = load(arguments.recording, arguments.texts, arguments.programs, arguments.control)
+    if arguments.judged:
+        questions = [question for question in questions if arguments.judged in question.scores]
     if not questions:
         raise SystemExit(
-            f"{arguments.recording}: expected questions with {arguments.texts} texts and "
-            f"{max(arguments.programs, arguments.control)} programs, got none; lower --texts or --control"
+            f"{arguments.recording}: expected questions with {arguments.texts} texts, "
+            f"{max(arguments.programs, arguments.control)} programs and the scores of --judged, got none"
         )
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
