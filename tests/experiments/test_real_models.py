@@ -52,7 +52,7 @@ def test_another_hash_or_a_missing_package_is_refused(tmp_path, packaged, monkey
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
+def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatch, capsys):
     path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=3"]
     options = ["--texts", "2", "--programs", "0", "--max-new-tokens", "40", "--group", "2"]
     record.main([str(path), *words, *options])
@@ -86,6 +86,16 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path):
     ]
     questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
+    unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
+    unjudged.to_csv(tmp_path / "u.csv", index=False)
+    words = ["replay", str(tmp_path / "u.csv"), "--texts", "2", "--programs", "1"]
+    for more, count in (([], 3), (["--judged", "probability"], 2)):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        replay.main()
+        assert capsys.readouterr().out.startswith(f"{count} questions")
+    monkeypatch.setattr(sys, "argv", [*words, "--control", "2"])
+    with pytest.raises(SystemExit, match="expected questions with 2 texts, 2 programs"):
+        replay.main()
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
