@@ -188,7 +188,10 @@ def load(path: Path, texts: int = 5, programs: int = 4, control: int = 0) -> lis
     ``control`` is the least number of programs for the control. A data set without programs needs none.
     """
     table = pd.read_csv(
-        path, dtype={"answer": str, "gold": str}, keep_default_na=False, na_values={"answer": [""]}
+        path,
+        dtype={"answer": str, "gold": str},
+        keep_default_na=False,
+        na_values={name: [""] for name in ("answer", "logprob", "score")},
     )
     least = {GREEDY_TEXT: 1, TEXT: texts}
     if (table.kind == PROGRAM).any():
@@ -249,7 +252,7 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
     rows = []
     for name, answered in results.items():
         right = [float(x) for x, _ in answered]
-        spent, accuracy = float(np.mean([tokens for _, tokens in answered])), 100 * float(np.mean(right))
+        spent, accuracy = float(np.mean([tokens for _, tokens in answered])), 100 * sum(right) / len(right)
         shown = minus(right, base)
         rows.append(
             [name, f"{accuracy:.1f}", shown, f"{spent:.0f}", f"{100 * spent / max(accuracy, 1e-9):.0f}"]

@@ -70,7 +70,7 @@ def rows(name: str, questions: Sequence[Recorded]) -> list[list[str]]:
     lines: list[list[str]] = []
     for rule, outcome in outcomes(questions, texts).items():
         if shown(rule, texts):
-            accuracy, spent = 100 * float(np.mean([right for right, _ in outcome])), tokens(outcome)
+            accuracy, spent = 100 * sum(right for right, _ in outcome) / len(outcome), tokens(outcome)
             itself = rule.split(" (")[0].removesuffix("s") if rule.startswith(("majority", "one")) else ""
             compared = [
                 "" if itself.endswith(kind) or rule.startswith("a perfect") else difference(outcome, control)

@@ -110,6 +110,7 @@ def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
     questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
     assert [len(question.candidates["run"]) for question in questions] == [2, 2]
+    assert replay.rules_table(questions, 2).rows  # a run's rows lack a text's log-probability
     assert all(text.tokens for question in questions for text in question.candidates["run"])
     assert [row[0] for row in replay.arms_table(questions, "run", 2).rows][:2] == ["one", "majority of 2"]
     answered = json.loads((tmp_path / "run" / "results.json").read_text())
