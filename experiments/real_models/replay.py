@@ -434,10 +434,10 @@ def draw(questions: Sequence[Recorded], path: Path) -> None:
     }
     figure = Figure(figsize=(7.2, 2.6), layout="constrained")
     axes = figure.subplots()
-    for place, (name, outcomes) in enumerate(reversed(bars.items())):
-        right, spent = sum(x for x, _ in outcomes), np.mean([tokens for _, tokens in outcomes])
-        interval = binomtest(right, len(outcomes)).proportion_ci(method="wilson")
-        share = right / len(outcomes)
+    for place, (name, answered) in enumerate(reversed(bars.items())):
+        right, spent = sum(x for x, _ in answered), np.mean([tokens for _, tokens in answered])
+        interval = binomtest(right, len(answered)).proportion_ci(method="wilson")
+        share = right / len(answered)
         errors = [[100 * (share - interval.low)], [100 * (interval.high - share)]]
         axes.barh(place, 100 * share, color=ORANGE if place == 0 else BLUE, height=0.7)
         axes.errorbar(100 * share, place, xerr=errors, color="black", capsize=3)
@@ -489,7 +489,7 @@ def main() -> None:
             print(f"\n{len(both)} questions\n\n{arms_table(both, run, arguments.texts).markdown()}")
     if runs := sorted({name for question in questions for name in question.answers}):
         every = [question for question in questions if len(question.answers) == len(runs)]
-        print(f"\n{len(every)} questions\n\n{runs_table(every, arguments.texts, runs[0]).markdown()}")
+        print(f"\n{len(every)} questions\n\n{runs_table(every, arguments.texts, runs[-1]).markdown()}")
 
 
 if __name__ == "__main__":
