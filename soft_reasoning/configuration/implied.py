@@ -116,7 +116,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
     judged = [name in JUDGED_METHODS for name in method.split(",")]  # of a sweep, else of one method
     if all(judged) and text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}:
         result.append(Override("final", "weighted_vote"))  # a sum: poor judges do little harm
-    if "methods" in chosen and "method" not in chosen:  # a comparison: what follows is decided for each method
+    if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
     default = {"verifier", "verifier._target_", "experiment"}.isdisjoint(chosen)
     default = default and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
