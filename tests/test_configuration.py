@@ -288,7 +288,7 @@ def test_an_ensemble_adds_up_scores_unless_another_rule_is_chosen():
     [
         ("model=A/B", "program"),
         ("model=A/B dataset=gsm8k method=random_embedding k=3 preset=default", "program"),
-        ("model=A/B dataset=gsm8k verifier.samples=2", "program"),
+        ("model=A/B dataset=gsm8k verifier.shots=1", "single_judge"),  # an option of verdicts
         ("model.path=A/B", "program"),
         ("dataset=gsm8k", "single_judge"),  # the bundled model writes no programs
         ("model=A/B dataset=strategyqa", "single_judge"),  # no program computes yes or no

@@ -65,12 +65,12 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. If no verifier, preset or experiment is named, their programs judge numbers
-    (``verifier=program``): on real models these judge far better than verdicts. ``verifier=ensemble`` brings
-    ``final=weighted_vote`` in place of the default rule. ``preset=default`` is added if the chosen method has
-    no presets and none is named: an experiment may name a preset for Soft Reasoning, which other methods do
-    not have. ``method=cot`` is added for open questions (``answer_type=open``) if no part of a method is
-    named.
+    its sigma nor its prompt. If no verifier, option of one, preset or experiment is named, their programs
+    judge numbers (``verifier=program``): on real models these judge far better than verdicts.
+    ``verifier=ensemble`` brings ``final=weighted_vote`` in place of the default rule. ``preset=default`` is
+    added if the chosen method has no presets and none is named: an experiment may name a preset for Soft
+    Reasoning, which other methods do not have. ``method=cot`` is added for open questions
+    (``answer_type=open``) if no part of a method is named.
 
     Args:
         overrides: The options.
@@ -118,7 +118,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         result.append(Override("final", "weighted_vote"))  # a sum: poor judges do little harm
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
-    default = {"verifier", "verifier._target_", "experiment"}.isdisjoint(chosen)
+    default = not any(override.root in ("verifier", "experiment") for override in result)
     default = default and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
     if not bundled and default and any(judged):
         computed = [_computes(*choice) for choice in product(*map(_prompt_choices, result))]
