@@ -244,18 +244,22 @@ def test_short_options_that_cannot_be_are_one_line(words, message):
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("words", "message"),
     [
         ("search.dim=5", "got dim; did you mean embedding.dim?"),
         ("acquisition.beta=2", "got beta; acquisition=ucb has it"),
+        (
+            "verifier=program verifier.shots=1",
+            "got shots; verifier=fresh, verifier=multi_generate, verifier=multi_judge, ",
+        ),
         ("search.stopping.rul=none", "got rul; did you mean rule?"),
         ("acquisition=adaptiv_ei", "got adaptiv_ei; did you mean adaptive_ei?"),
         ("embedding", "embedding: expected key=value, got something else"),
     ],
 )
-def test_the_right_key_or_choice_is_named(word, message):
+def test_the_right_key_or_choice_is_named(words, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        compose_config([word])
+        compose_config(words.split())
 
 
 def test_an_error_carries_the_option_s_full_key():

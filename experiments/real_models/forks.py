@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from experiments.real_models.record import stored
-from experiments.real_models.replay import minus
+from experiments.real_models.rules import minus
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.tables import Table

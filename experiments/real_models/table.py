@@ -15,9 +15,18 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from experiments.real_models.replay import Recorded, Rules, load, minus, outcomes
+from experiments.real_models.recording import Recorded, load
+from experiments.real_models.rules import (
+    Outcomes,
+    accuracy,
+    coverage,
+    greedy,
+    hits,
+    majorities,
+    minus,
+    mixtures,
+    tokens,
+)
 from soft_reasoning.reports.tables import Table
 
 RECORDINGS = Path(__file__).parents[1] / "results" / "recordings"
@@ -25,60 +34,41 @@ MODELS = ("qwen25_coder_1_5b", "qwen25_coder_0_5b")
 COLUMNS = ["data, questions", "rule", "right %", "minus texts", "minus programs", "tokens"]
 COLUMNS += ["tokens per right answer"]
 
-Outcomes = Sequence[tuple[bool, int]]
 
-
-def majorities(questions: Sequence[Recorded], programs: bool) -> dict[int, Outcomes]:
-    """The majority of the first n texts, or programs, for every n that all questions have."""
-    if programs:
-        pools = [[*question.programs, *question.further_programs] for question in questions]
-    else:
-        pools = [list(question.texts) for question in questions]
-    rules = [
-        Rules(Recorded(question.kind, question.gold, question.greedy, pool, ()))
-        for question, pool in zip(questions, pools, strict=True)
-    ]
-    return {n: [rule.vote(n) for rule in rules] for n in range(1, min(map(len, pools)) + 1)}
-
-
-def tokens(outcome: Outcomes) -> float:
-    """The mean tokens of a question."""
-    return float(np.mean([spent for _, spent in outcome]))
-
-
-def difference(outcome: Outcomes, controls: Mapping[int, Outcomes]) -> str:
+def difference(outcomes: Outcomes, controls: Mapping[int, Outcomes]) -> str:
     """The paired difference from the control with as many tokens, and how many texts that has."""
     if not controls:
         return ""
-    enough = [n for n, control in controls.items() if tokens(control) >= tokens(outcome)]
+    enough = [n for n, control in controls.items() if tokens(control) >= tokens(outcomes)]
     count = min(enough, default=max(controls))
-    right, other = ([float(right) for right, _ in answers] for answers in (outcome, controls[count]))
-    return f"{minus(right, other)} [{count}]"
+    return f"{minus(hits(outcomes), hits(controls[count]))} [{count}]"
 
 
-def shown(rule: str, texts: int) -> bool:
-    """Whether the table has the rule: votes of fewer texts than were recorded are its controls."""
-    few = [f"majority of {n} texts" for n in range(2, texts) if n != 5]
-    few += [f"{n} texts and" for n in range(1, texts)]
-    return rule != "one text" and not rule.startswith(tuple(few))
-
-
-def rows(name: str, questions: Sequence[Recorded]) -> list[list[str]]:
-    """The rules on one recording."""
-    texts = len(questions[0].texts)
-    controls = {"text": majorities(questions, False), "program": majorities(questions, True)}
+def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]]:
+    """The rules on one recording. A majority of one kind is compared with the other kind alone."""
+    of_texts, of_programs = majorities(questions)
+    none: dict[int, Outcomes] = {}
+    compared = [("greedy text (`cot`)", greedy(questions), of_texts, of_programs)]
+    for count in sorted({texts, max(of_texts)}):
+        rule = f"majority of {count} texts (`self_consistency`)"
+        compared.append((rule, of_texts[count], none, of_programs))
+    for count in sorted({1, 4, max(of_programs, default=1)} & {*of_programs}):
+        rule = (
+            f"majority of {count} programs (`program_consistency`)"
+            if count > 1
+            else "one program (`program`)"
+        )
+        compared.append((rule, of_programs[count], of_texts, none))
+    compared += [(rule, x, of_texts, of_programs) for rule, x in mixtures(questions, texts).items()]
+    covered = coverage(questions, texts)
+    compared.append((f"a perfect judge of {texts} texts (coverage)", covered, none, none))
     lines: list[list[str]] = []
-    for rule, outcome in outcomes(questions, texts).items():
-        if shown(rule, texts):
-            accuracy, spent = 100 * sum(right for right, _ in outcome) / len(outcome), tokens(outcome)
-            itself = rule.split(" (")[0].removesuffix("s") if rule.startswith(("majority", "one")) else ""
-            compared = [
-                "" if itself.endswith(kind) or rule.startswith("a perfect") else difference(outcome, control)
-                for kind, control in controls.items()
-            ]
-            each = f"{100 * spent / max(accuracy, 1e-9):,.0f}"
-            first = f"{name}, {len(questions)}" if not lines else ""
-            lines.append([first, rule, f"{accuracy:.1f}", *compared, f"{spent:,.0f}", each])
+    for rule, outcomes, text_controls, program_controls in compared:
+        first = "" if lines else f"{name}, {len(questions)}"
+        differences = difference(outcomes, text_controls), difference(outcomes, program_controls)
+        each = f"{100 * tokens(outcomes) / max(accuracy(outcomes), 1e-9):,.0f}"
+        line = [first, rule, f"{accuracy(outcomes):.1f}", *differences, f"{tokens(outcomes):,.0f}", each]
+        lines.append(line)
     return lines
 
 
@@ -88,14 +78,20 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("recordings", nargs="*", type=Path)
     parser.add_argument("--texts", type=int, default=5, help="texts of a question, which all questions have")
+    parser.add_argument("--control-texts", type=int, default=0, help="least texts for their majority alone")
+    parser.add_argument("--control-programs", type=int, default=4, help="least programs for theirs")
     arguments = parser.parse_args(words)
     paths = arguments.recordings or [path for m in MODELS for path in sorted(RECORDINGS.glob(f"{m}_*.csv"))]
     names = {path: next((m for m in MODELS if path.stem.startswith(m)), "") for path in paths}
     for model in dict.fromkeys(names.values()):
         lines: list[list[str]] = []
         for path in (path for path in paths if names[path] == model):
-            if questions := load(path, arguments.texts):
-                lines += rows(path.stem.removeprefix(f"{model}_"), questions)
+            controls = {
+                "control_texts": arguments.control_texts,
+                "control_programs": arguments.control_programs,
+            }
+            if questions := load(path, arguments.texts, **controls):
+                lines += rows(path.stem.removeprefix(f"{model}_"), questions, arguments.texts)
         print(f"{model}\n\n{Table(COLUMNS, lines).markdown()}\n")
 
 

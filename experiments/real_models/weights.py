@@ -21,15 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.real_models.replay import (
-    Recorded,
-    Rules,
-    load,
-    minus,
-    others_agree,
-    probability,
-    within_question_auc,
-)
+from experiments.real_models.recording import Recorded, load
+from experiments.real_models.rules import Rules, minus, others_agree, probability, within_question_auc
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.ensemble import PARTS, Ensemble
 from soft_reasoning.rewards.ensemble.verifier import WEIGHTS, saturating
@@ -140,7 +133,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--all", action="store_true", help="show every combination")
     arguments = parser.parse_args()
-    recordings = {path.stem: load(path) for path in arguments.recordings}
+    recordings = {path.stem: load(path, arguments.texts) for path in arguments.recordings}
     print(table(recordings, arguments.texts, arguments.all).markdown())
 
 

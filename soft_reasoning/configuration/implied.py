@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -118,19 +118,30 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         result.append(Override("final", "weighted_vote"))  # a sum: poor judges do little harm
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
-    default = not any(override.root in ("verifier", "experiment") for override in result)
-    default = default and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
-    if not bundled and default and any(judged):
-        computed = [_computes(*choice) for choice in product(*map(_prompt_choices, result))]
-        if all((*judged, *computed)):
-            result.insert(0, Override("verifier", "program"))
-        elif any(computed):
-            log.warning(
-                "verifier=single_judge in the whole sweep: programs cannot judge all of it; name a verifier"
-            )
+    if not bundled and any(judged) and _by_default(result, text):
+        result[:0] = _default_verifier(result, judged)
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))
     return result
+
+
+def _by_default(overrides: Sequence[Override], text: Mapping[str, str]) -> bool:
+    """Whether the default decides on the verifier: neither a word about it nor one that brings its own."""
+    named = any(override.root in ("verifier", "experiment") for override in overrides)
+    return not named and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
+
+
+def _default_verifier(overrides: Sequence[Override], judged: Sequence[bool]) -> list[Override]:
+    """``verifier=program`` where programs can judge every method, data set and prompt of a sweep."""
+    sweep = {*product(*map(_prompt_choices, overrides))}
+    computed = [_computes(choice) for choice in sweep]
+    if all((*judged, *computed)):
+        return [Override("verifier", "program")]
+    if any(computed):
+        log.warning(
+            "verifier=single_judge in the whole sweep: programs cannot judge all of it; name a verifier"
+        )
+    return []
 
 
 def _prompt_choices(override: Override) -> list[Override | None]:
@@ -142,8 +153,7 @@ def _prompt_choices(override: Override) -> list[Override | None]:
     return [Override(override.key, value, override.sign) for value in override.values]
 
 
-@cache
-def _computes(*overrides: Override | None) -> bool:
+def _computes(overrides: Iterable[Override | None]) -> bool:
     """Whether the prompt under ``overrides`` asks for numbers, and for programs that compute them."""
     config = composed(override for override in overrides if override is not None)
     numbers = OmegaConf.select(config, "prompt.answer_type") == "number"

@@ -74,17 +74,29 @@ def keys_named(name: str, config: DictConfig, groups: Sequence[str]) -> tuple[li
 def choices_with(name: str) -> dict[str, list[str]]:
     """Return the full keys of the shipped options whose last part is ``name``, each with its choices.
 
-    A choice is ``acquisition=ucb``; options that all choices inherit have the choice ``_base``.
+    A choice is ``acquisition=ucb``.
     """
     owners: dict[str, list[str]] = {}
     for folder in sorted(Path(conf_dir()).iterdir()):
         if folder.name in WITHOUT_OPTIONS or not folder.is_dir():
             continue
-        for choice in ("_base", *choices(folder.name)):
-            file = folder / f"{choice}.yaml"
-            text = file.read_text(encoding="utf-8") if file.is_file() else ""
-            prefix = "" if "@package _global_" in text else f"{folder.name}."
-            for key in option_keys(yaml.safe_load(text) or {}, prefix):
+        for choice in choices(folder.name):
+            for key in dict.fromkeys(_keys_of(folder / f"{choice}.yaml", f"{folder.name}.")):
                 if key.rpartition(".")[2] == name:
                     owners.setdefault(key, []).append(f"{folder.name}={choice}")
     return owners
+
+
+def _keys_of(file: Path, prefix: str) -> Iterator[str]:
+    """Yield the full keys of a file of conf/ and of those that it inherits, below ``prefix``."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    data = yaml.safe_load(text) or {}
+    yield from option_keys(data, "" if "@package _global_" in text else prefix)
+    for parent in data.get("defaults", ()):
+        if isinstance(parent, str):
+            yield from _keys_of(file.with_name(f"{parent}.yaml"), prefix)
+        else:
+            for group, choice in parent.items():
+                if group.startswith("/") and group.endswith("@_here_"):
+                    folder = file.parents[1] / group[1:].removesuffix("@_here_")
+                    yield from _keys_of(folder / f"{choice}.yaml", prefix)

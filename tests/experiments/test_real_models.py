@@ -10,7 +10,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from experiments.real_models import fetch, record, replay, table, weights
+from experiments.real_models import fetch, record, recording, replay, rules, table, weights
 
 PARTS = [b"GGUF, the first half, ", b"the second"]
 
@@ -82,9 +82,9 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     assert list(stripped.columns) == columns
     assert stripped[stripped.kind == "probability"].score.between(0, 1).sum() == 6
     assert "`verifier=probability`" in [
-        row[0] for row in replay.judges_table(replay.load(tmp_path / "r.csv", texts=2, programs=1), 2).rows
+        row[0] for row in replay.judges_table(recording.load(tmp_path / "r.csv", texts=2, programs=1), 2).rows
     ]
-    questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
+    questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
     unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
     unjudged.to_csv(tmp_path / "u.csv", index=False)
@@ -93,7 +93,7 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
         monkeypatch.setattr(sys, "argv", [*words, *more])
         replay.main()
         assert capsys.readouterr().out.startswith(f"{count} questions")
-    monkeypatch.setattr(sys, "argv", [*words, "--control", "2"])
+    monkeypatch.setattr(sys, "argv", [*words, "--control-programs", "2"])
     with pytest.raises(SystemExit, match="expected questions with 2 texts, 2 programs"):
         replay.main()
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
@@ -108,36 +108,36 @@ def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     options = [*words, *random, "reward.coherence=mean_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
     subprocess.run([sys.executable, "-m", "soft_reasoning.run", *options], check=True)
     record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
-    questions = replay.load(tmp_path / "r.csv", texts=2, programs=1)
+    questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
     assert [len(question.candidates["run"]) for question in questions] == [2, 2]
     assert replay.rules_table(questions, 2).rows  # a run's rows lack a text's log-probability
     assert all(text.tokens for question in questions for text in question.candidates["run"])
     assert [row[0] for row in replay.arms_table(questions, "run", 2).rows][:2] == ["one", "majority of 2"]
     answered = json.loads((tmp_path / "run" / "results.json").read_text())
-    row = replay.runs_table(questions, 2, "run").rows[-1]
-    assert row[:4] == ["run", f"{100 * answered['exact_match']:.1f}", "", "2.0"]
+    [row] = [row for row in replay.runs_table(questions, 2, "run").rows if row[0] == "run"]
+    assert row[:3] == ["run", f"{100 * answered['exact_match']:.1f}", ""]
     assert int(row[-1]) == round(answered["tokens"]["total"]["generated"] / 2)
 
 
-def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> replay.Answered:
-    return replay.Answered(answer, right, 10, logprob)
+def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> recording.Answered:
+    return recording.Answered(answer, right, 10, logprob)
 
 
 def test_rules_and_judges_by_hand():
     texts = [answered("5"), answered("7", True), answered("5"), answered(None)]
     programs = [answered("7", True), answered("7.0", True), answered(None), answered("4")]
-    question = replay.Recorded("number", "7", answered("5"), texts, programs)
-    rules = replay.Rules(question)
-    assert rules.vote(3) == (False, 30) and rules.vote(2) == (False, 20)
-    assert rules.vote(0, 1) == (True, 10) and rules.vote(3, 4, 0.6) == (True, 70)
-    assert rules.vote(3, 4, 0.2) == (False, 70)
-    assert replay.others_agree(question, 0) == pytest.approx(1 / 3)
-    assert replay.programs_agree(question, 1) == pytest.approx(2 / 3)
-    assert replay.programs_agree(question, 3) == 0
-    assert rules.best(replay.programs_agree, 3, 4) == (True, 70)
-    assert rules.settled("tttt", 0.85) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
-    assert rules.settled("pptt", 0.85) == (True, 20)  # 7 and 7.0 are one answer
-    easy = replay.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
+    question = recording.Recorded("number", "7", answered("5"), texts, programs)
+    rule = rules.Rules(question)
+    assert rule.vote(3) == (False, 30) and rule.vote(2) == (False, 20)
+    assert rule.vote(0, 1) == (True, 10) and rule.vote(3, 4, 0.6) == (True, 70)
+    assert rule.vote(3, 4, 0.2) == (False, 70)
+    assert rules.others_agree(question, 0) == pytest.approx(1 / 3)
+    assert rules.programs_agree(question, 1) == pytest.approx(2 / 3)
+    assert rules.programs_agree(question, 3) == 0
+    assert rule.best(rules.programs_agree, 3, 4) == (True, 70)
+    assert rule.settled("tttt", 0.85) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
+    assert rule.settled("pptt", 0.85) == (True, 20)  # 7 and 7.0 are one answer
+    easy = recording.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
     row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
     assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
     more = dataclasses.replace(question, further_programs=[answered("4")] * 4)
@@ -153,8 +153,8 @@ def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
     texts = [answered("5"), answered("7", True), answered("5"), answered("7", True), answered("7", True)]
     programs = [answered("7", True), answered("4")]
     more = [answered("4")] * 2
-    questions = [replay.Recorded("number", "7", answered("5"), texts, programs, more)] * 2
-    lines = {line[1].split(" (`")[0]: line for line in table.rows("some_data", questions)}
+    questions = [recording.Recorded("number", "7", answered("5"), texts, programs, further_programs=more)] * 2
+    lines = {line[1].split(" (`")[0]: line for line in table.rows("some_data", questions, 5)}
     assert lines["greedy text"][:2] == ["some_data, 2", "greedy text (`cot`)"]
     assert lines["greedy text"][2:6] == [
         "0.0",
@@ -171,9 +171,9 @@ def test_weights_that_hear_the_only_judge_who_knows_come_first():
     """Two texts of three are wrong and agree; the programs know, or without any the verdict."""
     texts = [answered("5"), answered("7", True), answered("5")]
     programs = [answered("7", True)] * 2
-    with_programs = [replay.Recorded("number", "7", texts[0], texts, programs)] * 2
+    with_programs = [recording.Recorded("number", "7", texts[0], texts, programs)] * 2
     verdicts = {weights.VERDICT: [0.1, 0.9, 0.2]}
-    without = [replay.Recorded("number", "7", texts[0], texts, (), scores=verdicts)]
+    without = [recording.Recorded("number", "7", texts[0], texts, (), scores=verdicts)]
     compared = weights.table({"programs": with_programs, "verdict": without}, 3, every=True)
     rows = {row[0].strip("*"): row[1:] for row in compared.rows}
     assert rows["1, 0, 0, 0; 0.5"][:4] == ["0.000", "0.0", "0.0", "0.0"]
