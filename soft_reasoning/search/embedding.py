@@ -12,7 +12,6 @@ by z.
 from __future__ import annotations
 
 import math
-from copy import copy
 from functools import lru_cache
 from typing import Protocol
 
@@ -95,7 +94,7 @@ class GaussianEmbedding:
 
     Args:
         dim: d, search dimensions per soft token.
-        sigma: Standard deviation of a coordinate of x - z. With ``auto``, :meth:`at` sets it later.
+        sigma: Standard deviation of a coordinate of x - z.
         units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
         anchor: ``first_token``, or ``none`` for z = 0.
         seed: Seed of A; None is the run's seed.
@@ -106,7 +105,7 @@ class GaussianEmbedding:
     def __init__(
         self,
         dim: int = 50,
-        sigma: float | str = 2.0,
+        sigma: float = 2.0,
         *,
         units: str = "rms",
         anchor: str = "first_token",
@@ -114,27 +113,12 @@ class GaussianEmbedding:
     ):
         """Check and store the settings."""
         self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float | None = (
-            None if sigma == "auto" else real("sigma", sigma, least=0.0, most=MAX_SIGMA)
-        )
+        self.sigma: float = real("sigma", sigma, least=0.0, most=MAX_SIGMA)
         self.units: str = choice("units", units, UNITS)
         self.anchor: str = choice("anchor", anchor, ANCHORS)
         self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
 
-    @property
-    def settings(self) -> tuple[object, ...]:
-        """All settings except sigma."""
-        return self.dim, self.units, self.anchor, self.seed
-
-    def at(self, sigma: float) -> GaussianEmbedding:
-        """Return a copy with another sigma."""
-        changed = copy(self)
-        changed.sigma = sigma
-        return changed
-
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
-        if self.sigma is None:
-            raise ValueError("expected a number as sigma, got auto; use at(sigma)")
         scale = self.sigma * (rms if self.units == "rms" else 1.0)
         start = anchor if self.anchor == "first_token" else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed

@@ -25,12 +25,11 @@ from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import read_candidate, resume, solution_request
 from soft_reasoning.search.batch import Proposal
-from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace
+from soft_reasoning.search.embedding import Embedding, Subspace
 from soft_reasoning.search.optimiser import SearchState
 from soft_reasoning.space.describe import describe_tokens
 from soft_reasoning.space.features import Features, PointFeatures
 from soft_reasoning.space.pool import PointPool
-from soft_reasoning.space.sigma import choose_sigma
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -91,7 +90,6 @@ class SearchSpace:
         subspace: Maps points (n, d) to soft tokens (n, m, D).
         anchor: The text of the greedy tokens that the soft tokens replace.
         likely: The texts of the tokens that the subspace mixes; none for a random projection.
-        sigma: The scale that ``embedding.sigma=auto`` chose; None if the configuration sets it.
         pool: The points that the search chooses from; None if it draws new points in each round.
     """
 
@@ -104,7 +102,6 @@ class SearchSpace:
     subspace: Subspace
     anchor: str
     likely: Sequence[str]
-    sigma: float | None = None
     pool: PointPool | None = None
 
     @classmethod
@@ -126,10 +123,6 @@ class SearchSpace:
         likely = [token for token in look.top_logprobs[0].ids if token not in special][:count]
         if len(likely) < count:
             raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
-        sigma = None
-        if isinstance(embedding, GaussianEmbedding) and embedding.sigma is None:
-            sigma = yield from choose_sigma(embedding, context, settings.placement)
-            embedding = embedding.at(sigma)
         subspace = embedding.bind(
             anchor=engine.embed(greedy),
             rms=engine.embedding_rms,
@@ -138,7 +131,7 @@ class SearchSpace:
         )
         texts = [engine.tokenizer.decode([token]) for token in likely]
         anchor = engine.tokenizer.decode(list(greedy))
-        return cls(problem, context, settings, reward, prompt, position, subspace, anchor, texts, sigma)
+        return cls(problem, context, settings, reward, prompt, position, subspace, anchor, texts)
 
     @property
     def dim(self) -> int:
@@ -267,8 +260,7 @@ class SearchSpace:
     def summary(self) -> dict[str, Any]:
         """Return the space's entries in a trace."""
         pool = None if self.pool is None else self.pool.summary()
-        entries = {"anchor": self.anchor, "sigma": self.sigma, "pool": pool}
-        return {name: entry for name, entry in entries.items() if entry is not None}
+        return {"anchor": self.anchor} | ({} if pool is None else {"pool": pool})
 
 
 def _greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:
