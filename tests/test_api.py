@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,13 @@ def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
     options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
     with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as reasoner:
         assert reasoner.solve(QUESTIONS[1]).candidates
+
+
+def test_a_model_that_is_not_bundled_judges_numbers_by_its_programs(tmp_path):
+    folder = shutil.copytree(DEMO_FOLDER, tmp_path / "model")
+    with SoftReasoner.from_pretrained(folder, prompt="math", max_new_tokens=40) as reasoner:
+        [verdict] = [entry["verifier"] for entry in reasoner.solve(QUESTIONS[1], k=2, rounds=0).trace]
+    assert len(verdict["texts"]) == 4 and all("def solution():" in text for text in verdict["texts"])
 
 
 @pytest.mark.parametrize("kind", ["choice", "latex", "text"])
