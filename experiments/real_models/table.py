@@ -6,7 +6,8 @@ Without files, those of ``experiments/results/recordings`` for the models below,
 "minus texts" is the paired difference, with its 95 % interval, from the majority of the fewest sampled texts
 that take at least the rule's tokens, or of all recorded texts if even they take fewer; their number is in
 brackets. "minus programs" is the same for programs. So each rule is compared with its tokens spent on one
-kind of text.
+kind of text. Where only some questions have more texts or programs, a verifier's scores, or answers of runs,
+the rules follow on these.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]
             else "one program (`program`)"
         )
         compared.append((rule, of_programs[count], of_texts, none))
-    compared += [(rule, x, of_texts, of_programs) for rule, x in mixtures(questions, texts).items()]
+    others = mixtures(questions, texts) | searches(questions)
+    compared += [(rule, outcomes, of_texts, of_programs) for rule, outcomes in others.items()]
     covered = coverage(questions, texts)
     compared.append((f"a perfect judge of {texts} texts (coverage)", covered, none, none))
     lines: list[list[str]] = []
@@ -72,26 +74,46 @@ def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]
     return lines
 
 
+def searches(questions: Sequence[Recorded]) -> dict[str, Outcomes]:
+    """The answers of the runs on all questions, by the run's name."""
+    runs = set.intersection(*(set(question.answers) for question in questions))
+    return {
+        f"run: {run}": [(question.answers[run].right, question.answers[run].tokens) for question in questions]
+        for run in sorted(runs)
+    }
+
+
+def parts(questions: Sequence[Recorded]) -> list[list[Recorded]]:
+    """All questions, then those of which more is known: each part of them once."""
+    texts = max((len(question.further_texts) for question in questions), default=0)
+    programs = max((len(question.further_programs) for question in questions), default=0)
+    runs = {run for question in questions for run in question.answers}
+    verifiers = {name for question in questions for name in question.scores}
+    found = [
+        list(questions),
+        [question for question in questions if len(question.further_texts) == texts],
+        [question for question in questions if len(question.further_programs) == programs],
+        *([question for question in questions if run in question.answers] for run in sorted(runs)),
+        *([question for question in questions if name in question.scores] for name in sorted(verifiers)),
+    ]
+    different = [part for i, part in enumerate(found) if part and part not in found[:i]]
+    return sorted(different, key=len, reverse=True)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recordings", nargs="*", type=Path)
     parser.add_argument("--texts", type=int, default=5, help="texts of a question, which all questions have")
-    parser.add_argument("--control-texts", type=int, default=0, help="least texts for their majority alone")
-    parser.add_argument("--control-programs", type=int, default=4, help="least programs for theirs")
     arguments = parser.parse_args(words)
     paths = arguments.recordings or [path for m in MODELS for path in sorted(RECORDINGS.glob(f"{m}_*.csv"))]
     names = {path: next((m for m in MODELS if path.stem.startswith(m)), "") for path in paths}
     for model in dict.fromkeys(names.values()):
         lines: list[list[str]] = []
         for path in (path for path in paths if names[path] == model):
-            controls = {
-                "control_texts": arguments.control_texts,
-                "control_programs": arguments.control_programs,
-            }
-            if questions := load(path, arguments.texts, **controls):
-                lines += rows(path.stem.removeprefix(f"{model}_"), questions, arguments.texts)
+            for part in parts(load(path, arguments.texts)):
+                lines += rows(path.stem.removeprefix(f"{model}_"), part, arguments.texts)
         print(f"{model}\n\n{Table(COLUMNS, lines).markdown()}\n")
 
 

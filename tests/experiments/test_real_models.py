@@ -167,6 +167,28 @@ def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
     assert "majority of 3 texts" not in lines and "one text" not in lines
 
 
+def test_questions_of_which_more_is_known_follow():
+    texts, programs = [answered("7", True)] * 2, [answered("7", True)]
+    plain = recording.Recorded("number", "7", answered("5"), texts, programs)
+    searched = dataclasses.replace(plain, answers={"search": recording.Answered("7", True, 90, 0.0)})
+    judged = dataclasses.replace(
+        searched, scores={"probability": [0.5, 0.5]}, verifier_tokens={"probability": 4}
+    )
+    more = dataclasses.replace(judged, further_texts=texts, further_programs=programs)
+    parts = table.parts([plain, searched, judged, more])
+    assert [len(part) for part in parts] == [4, 3, 2, 1]
+    rules = [{line[1]: line for line in table.rows("data", part, 2)} for part in parts]
+    assert "run: search" not in rules[0] and rules[1]["run: search"][2:4] == [
+        "100.0",
+        "+0.0 (0.0 to 0.0) [2]",
+    ]
+    assert rules[2]["2 texts, each weighted by `verifier=probability`"][5] == "24"
+    assert {"majority of 4 texts (`self_consistency`)", "majority of 2 programs (`program_consistency`)"} <= {
+        *rules[3]
+    }
+    assert table.parts([plain, plain]) == [[plain, plain]]
+
+
 def test_weights_that_hear_the_only_judge_who_knows_come_first():
     """Two texts of three are wrong and agree; the programs know, or without any the verdict."""
     texts = [answered("5"), answered("7", True), answered("5")]
