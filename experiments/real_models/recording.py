@@ -48,13 +48,10 @@ class Recorded:
     """The tokens that a verifier wrote for all texts, by its name."""
 
 
-def load(
-    path: Path, texts: int = 5, programs: int = 4, control_texts: int = 0, control_programs: int = 0
-) -> list[Recorded]:
+def load(path: Path, texts: int = 5, programs: int = 4) -> list[Recorded]:
     """The questions of a recording with at least ``texts`` and ``programs``, of which so many vote and judge.
 
-    ``control_texts`` and ``control_programs`` are the least numbers recorded for the controls. A data set
-    without programs needs none.
+    A data set without programs needs none.
     """
     table = pd.read_csv(
         path,
@@ -62,9 +59,9 @@ def load(
         keep_default_na=False,
         na_values={name: [""] for name in ("answer", "logprob", "score")},
     )
-    least = {GREEDY_TEXT: 1, TEXT: max(texts, control_texts)}
+    least = {GREEDY_TEXT: 1, TEXT: texts}
     if (table.kind == PROGRAM).any():
-        least[PROGRAM] = max(programs, control_programs)
+        least[PROGRAM] = programs
     questions = []
     for _, rows in table.groupby("id", sort=False):
         parts = {str(kind): part.sort_values("sample") for kind, part in rows.groupby("kind")}

@@ -211,15 +211,12 @@ def main() -> None:
     parser.add_argument("recording", type=Path)
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4, help="how many programs judge and vote")
-    parser.add_argument("--control-texts", type=int, default=0, help="least texts for their majority alone")
-    parser.add_argument("--control-programs", type=int, default=0, help="least programs for theirs")
     parser.add_argument("--judged", metavar="VERIFIER", help="only the questions whose texts it scored")
     parser.add_argument("--reference", help="the rule from which differences are taken")
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
-    texts = max(arguments.texts, arguments.control_texts)
-    programs = max(arguments.programs, arguments.control_programs)
-    questions = load(arguments.recording, arguments.texts, arguments.programs, texts, programs)
+    texts, programs = arguments.texts, arguments.programs
+    questions = load(arguments.recording, texts, programs)
     if arguments.judged:
         questions = [question for question in questions if arguments.judged in question.scores]
     if not questions:
@@ -228,19 +225,19 @@ def main() -> None:
             "scores of --judged, got none"
         )
     print(f"{len(questions)} questions\n")
-    print(rules_table(questions, arguments.texts, arguments.reference).markdown(), "\n")
-    print(judges_table(questions, arguments.texts).markdown())
+    print(rules_table(questions, texts, arguments.reference).markdown(), "\n")
+    print(judges_table(questions, texts).markdown())
     if all(question.programs for question in questions):
-        print(f"\n{spending_table(questions, arguments.texts).markdown()}")
+        print(f"\n{spending_table(questions, texts).markdown()}")
     if arguments.chart:
         draw(questions, arguments.chart)
     for run in sorted({name for question in questions for name in question.candidates}):
-        both = [q for q in questions if len(q.candidates.get(run, ())) >= arguments.texts]
+        both = [q for q in questions if len(q.candidates.get(run, ())) >= texts]
         if len(both) > 1:
-            print(f"\n{len(both)} questions\n\n{arms_table(both, run, arguments.texts).markdown()}")
+            print(f"\n{len(both)} questions\n\n{arms_table(both, run, texts).markdown()}")
     if runs := sorted({name for question in questions for name in question.answers}):
         every = [question for question in questions if len(question.answers) == len(runs)]
-        print(f"\n{len(every)} questions\n\n{runs_table(every, arguments.texts, runs[-1]).markdown()}")
+        print(f"\n{len(every)} questions\n\n{runs_table(every, texts, runs[-1]).markdown()}")
 
 
 if __name__ == "__main__":

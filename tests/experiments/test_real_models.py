@@ -93,7 +93,7 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
         monkeypatch.setattr(sys, "argv", [*words, *more])
         replay.main()
         assert capsys.readouterr().out.startswith(f"{count} questions")
-    monkeypatch.setattr(sys, "argv", [*words, "--control-programs", "2"])
+    monkeypatch.setattr(sys, "argv", [*words, "--programs", "2"])
     with pytest.raises(SystemExit, match="expected questions with 2 texts, 2 programs"):
         replay.main()
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
