@@ -213,7 +213,8 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
             run_script([called, *rest], monkeypatch)
             continue
         if called == "regrade":  # of the run before it
-            rest[0] = str(next(Path("runs").glob("*/results.json")).parent)
+            done = Path("runs").glob("*/results.json")
+            rest[0] = str(max(done, key=lambda path: path.stat().st_mtime_ns).parent)
         done = command(called, *(made_small(rest) if called in ("run", "compare", "calibrate") else rest))
         assert done.returncode == 0, f"{called} {rest}\n{done.stderr}"
         assert called == "calibrate" or list(Path("runs").glob("**/results.json")), rest
