@@ -76,7 +76,7 @@ def load(path: Path, texts: int = 5, programs: int = 4) -> list[Recorded]:
         verdicts = {
             kind: part
             for kind, part in parts.items()
-            if kind not in KINDS and not kind.startswith((CANDIDATE, ANSWER))
+            if kind not in KINDS and not kind.startswith((CANDIDATE, ANSWER)) and len(part) >= texts
         }
         question = Recorded(
             rows.iloc[0].type,

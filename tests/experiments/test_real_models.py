@@ -86,6 +86,9 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     ]
     questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
+    short = stripped[(stripped.kind != "probability") | (stripped["sample"] == 0)]  # scores of fewer texts
+    short.to_csv(tmp_path / "s.csv", index=False)
+    assert not any(question.scores for question in recording.load(tmp_path / "s.csv", texts=2, programs=1))
     unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
     unjudged.to_csv(tmp_path / "u.csv", index=False)
     words = ["replay", str(tmp_path / "u.csv"), "--texts", "2", "--programs", "1"]
