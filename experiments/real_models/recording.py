@@ -51,7 +51,7 @@ class Recorded:
 def load(path: Path, texts: int = 5, programs: int = 4) -> list[Recorded]:
     """The questions of a recording with at least ``texts`` and ``programs``, of which so many vote and judge.
 
-    A data set without programs needs none.
+    A data set without programs needs none. A verifier that scored fewer texts of a question was not asked.
     """
     table = pd.read_csv(
         path,

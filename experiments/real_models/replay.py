@@ -35,10 +35,13 @@ from experiments.real_models.rules import (
     hits,
     judges,
     majorities,
+    majority,
     minus,
     mixtures,
     programs_agree,
+    searches,
     tokens,
+    tokens_per_right,
     within_question_auc,
 )
 from soft_reasoning.reports.plots import BLUE, ORANGE
@@ -49,11 +52,11 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
     """The rules; the paired difference is from the first whose name holds ``reference``."""
     of_texts, of_programs = majorities(questions)
     results: dict[str, Outcomes] = {"greedy text (`cot`)": greedy(questions)}
-    results |= {f"majority of {n} texts (`self_consistency`)": x for n, x in of_texts.items()}
-    results |= {f"majority of {n} programs (`program_consistency`)": x for n, x in of_programs.items()}
+    results |= {majority(n, "texts"): outcomes for n, outcomes in of_texts.items()}
+    results |= {majority(n, "programs"): outcomes for n, outcomes in of_programs.items()}
     results |= mixtures(questions, texts)
     results[f"a perfect judge of {texts} texts (coverage)"] = coverage(questions, texts)
-    wanted = reference or f"majority of {texts} texts"
+    wanted = reference or majority(texts, "texts")
     compared = next((name for name in results if wanted in name), None)
     if compared is None:
         raise SystemExit(
@@ -65,7 +68,7 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
             f"{accuracy(outcomes):.1f}",
             minus(hits(outcomes), hits(results[compared])),
             f"{tokens(outcomes):.0f}",
-            f"{100 * tokens(outcomes) / max(accuracy(outcomes), 1e-9):.0f}",
+            f"{tokens_per_right(outcomes):.0f}",
         ]
         for name, outcomes in results.items()
     ]
@@ -148,17 +151,16 @@ def arms_table(questions: Sequence[Recorded], run: str, count: int) -> Table:
 def runs_table(questions: Sequence[Recorded], texts: int, reference: str) -> Table:
     """The answers of the runs of ``questions``, beside rules on their texts; differences from a run."""
     results: dict[str, Outcomes] = {"greedy text": greedy(questions)}
-    results[f"majority of {texts} texts"] = majorities(questions)[0][texts]
+    results[majority(texts, "texts")] = majorities(questions)[0][texts]
     results |= mixtures(questions, texts)
     results[f"a perfect judge of {texts} texts (coverage)"] = coverage(questions, texts)
-    for run in sorted(questions[0].answers):
-        answers = [question.answers[run] for question in questions]
+    for run, answers in searches(questions).items():
         candidates = [question.candidates[run] for question in questions]
         mean = np.mean([len(tried) for tried in candidates])
-        results[run] = [(answer.right, answer.tokens) for answer in answers]
+        results[run] = answers
         results[f"a perfect judge of its {mean:.1f} candidates, {run}"] = [
-            (any(candidate.right for candidate in tried), answer.tokens)
-            for tried, answer in zip(candidates, answers, strict=True)
+            (any(candidate.right for candidate in tried), spent)
+            for tried, (_, spent) in zip(candidates, answers, strict=True)
         ]
     base = results[reference]
     rows = [

@@ -147,6 +147,14 @@ def greedy(questions: Sequence[Recorded]) -> Outcomes:
     return [(question.greedy.right, question.greedy.tokens) for question in questions]
 
 
+def majority(count: int, kind: str) -> str:
+    """The name of the majority of ``count`` answers of a ``kind``, texts or programs."""
+    if count == 1:
+        return "one sampled text" if kind == "texts" else "one program (`program`)"
+    method = "self_consistency" if kind == "texts" else "program_consistency"
+    return f"majority of {count} {kind} (`{method}`)"
+
+
 def majorities(questions: Sequence[Recorded]) -> tuple[dict[int, Outcomes], dict[int, Outcomes]]:
     """The majority of the first n texts, and of the first n programs, for every n that all questions have."""
     rules = [
@@ -187,6 +195,15 @@ def mixtures(questions: Sequence[Recorded], texts: int) -> dict[str, Outcomes]:
     return results
 
 
+def searches(questions: Sequence[Recorded]) -> dict[str, Outcomes]:
+    """The answers of the runs on all questions, by the run's name."""
+    runs = set.intersection(*(set(question.answers) for question in questions))
+    return {
+        run: [(question.answers[run].right, question.answers[run].tokens) for question in questions]
+        for run in sorted(runs)
+    }
+
+
 def coverage(questions: Sequence[Recorded], texts: int) -> Outcomes:
     """Whether any of the first ``texts`` is right: a perfect judge."""
     return [Rules(question).covered(texts) for question in questions]
@@ -200,6 +217,11 @@ def accuracy(outcomes: Outcomes) -> float:
 def tokens(outcomes: Outcomes) -> float:
     """The mean tokens of a question."""
     return float(np.mean([spent for _, spent in outcomes]))
+
+
+def tokens_per_right(outcomes: Outcomes) -> float:
+    """The tokens of all questions for each right answer."""
+    return 100 * tokens(outcomes) / max(accuracy(outcomes), 1e-9)
 
 
 def hits(outcomes: Outcomes) -> list[float]:

@@ -24,9 +24,12 @@ from experiments.real_models.rules import (
     greedy,
     hits,
     majorities,
+    majority,
     minus,
     mixtures,
+    searches,
     tokens,
+    tokens_per_right,
 )
 from soft_reasoning.reports.tables import Table
 
@@ -51,16 +54,11 @@ def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]
     none: dict[int, Outcomes] = {}
     compared = [("greedy text (`cot`)", greedy(questions), of_texts, of_programs)]
     for count in sorted({texts, max(of_texts)}):
-        rule = f"majority of {count} texts (`self_consistency`)"
-        compared.append((rule, of_texts[count], none, of_programs))
+        compared.append((majority(count, "texts"), of_texts[count], none, of_programs))
     for count in sorted({1, 4, max(of_programs, default=1)} & {*of_programs}):
-        rule = (
-            f"majority of {count} programs (`program_consistency`)"
-            if count > 1
-            else "one program (`program`)"
-        )
-        compared.append((rule, of_programs[count], of_texts, none))
-    others = mixtures(questions, texts) | searches(questions)
+        compared.append((majority(count, "programs"), of_programs[count], of_texts, none))
+    runs = {f"run: {run}": outcomes for run, outcomes in searches(questions).items()}
+    others = mixtures(questions, texts) | runs
     compared += [(rule, outcomes, of_texts, of_programs) for rule, outcomes in others.items()]
     covered = coverage(questions, texts)
     compared.append((f"a perfect judge of {texts} texts (coverage)", covered, none, none))
@@ -68,19 +66,10 @@ def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]
     for rule, outcomes, text_controls, program_controls in compared:
         first = "" if lines else f"{name}, {len(questions)}"
         differences = difference(outcomes, text_controls), difference(outcomes, program_controls)
-        each = f"{100 * tokens(outcomes) / max(accuracy(outcomes), 1e-9):,.0f}"
+        each = f"{tokens_per_right(outcomes):,.0f}"
         line = [first, rule, f"{accuracy(outcomes):.1f}", *differences, f"{tokens(outcomes):,.0f}", each]
         lines.append(line)
     return lines
-
-
-def searches(questions: Sequence[Recorded]) -> dict[str, Outcomes]:
-    """The answers of the runs on all questions, by the run's name."""
-    runs = set.intersection(*(set(question.answers) for question in questions))
-    return {
-        f"run: {run}": [(question.answers[run].right, question.answers[run].tokens) for question in questions]
-        for run in sorted(runs)
-    }
 
 
 def parts(questions: Sequence[Recorded]) -> list[list[Recorded]]:
