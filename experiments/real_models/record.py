@@ -3,15 +3,17 @@
     python -m experiments.real_models.record OUT.jsonl model=qwen25_coder_1_5b dataset=gsm8k dataset.path=FILE
     python -m experiments.real_models.record --judge probability OUT.jsonl model=qwen25_coder_1_5b \\
         dataset=gsm8k dataset.path=FILE
-    python -m experiments.real_models.record --strip OUT.jsonl [RUN ...] NAME.csv
+    python -m experiments.real_models.record --strip OUT.jsonl [RUN ...] FILE.csv
 
 Every text is stored as soon as it is complete, and a repeated command goes on where the last one ended.
+With ``--stripped FILE.csv`` it writes only what that file lacks, so that a recording can go on elsewhere.
 Questions are worked off in groups of ``--group``, so that the first of them have all their texts early.
 ``--judge`` adds a verifier's score of each recorded text, with the texts of a question as one round.
 ``--strip`` reads each text's answer, runs the programs, and writes what rules can be replayed from without
 any text: question, kind, sample, gold answer, answer, whether it is right, tokens, whether the text was cut,
 its mean log-probability, and a verifier's score. Each RUN, the folder of a run on the same questions, adds
-its candidates and its answers, with the tokens of the whole question, as kinds named after the folder.
+its candidates and its answers, with the tokens of the whole question, as kinds named after the folder. Rows
+that FILE.csv has already stay, unless they are written anew.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from soft_reasoning.types import (
 
 GREEDY_TEXT, TEXT, PROGRAM = "greedy", "text", "program"
 CANDIDATE, ANSWER = "candidate:", "answer:"  # and the name of a run's folder
+KEY = ["id", "kind", "sample"]
 MAX_PROGRAM_TOKENS = 300
 Requests: TypeAlias = Iterator[tuple[str, int, Request]]
 
@@ -82,6 +85,8 @@ def requests(
 def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> None:
     """Complete what ``path`` lacks and append it, one line for each text."""
     known = {(line["id"], line["kind"], line["sample"]) for line in stored(path)}
+    if arguments.stripped:
+        known |= set(pd.read_csv(arguments.stripped, dtype={"id": str})[KEY].itertuples(index=False, name=None))
     engine, dataset = build_engine(config), build_dataset(config)
     context = build_context(config, engine, dataset.exemplars())
     problems = dataset.problems()
@@ -186,8 +191,12 @@ def strip(path: Path, out: Path, runs: Sequence[Path] = ()) -> None:
         )
     for run in runs:
         rows += answers_of(run, grader)
+    table = pd.DataFrame(rows)
+    if out.is_file():
+        earlier = pd.read_csv(out, dtype=str, keep_default_na=False)
+        table = pd.concat([earlier.astype({"sample": int}), table]).drop_duplicates(KEY, keep="last")
     out.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).sort_values(["id", "kind", "sample"], kind="stable").to_csv(out, index=False)
+    table.sort_values(KEY, kind="stable").to_csv(out, index=False)
 
 
 def answers_of(run: Path, grader: Grader) -> Iterator[dict[str, Any]]:
@@ -228,6 +237,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "overrides", nargs="*", help="model, data set and other options; with --strip the CSV"
     )
     parser.add_argument("--strip", action="store_true", help="write the recording without its texts")
+    parser.add_argument("--stripped", type=Path, metavar="FILE.csv", help="write only what it lacks")
     parser.add_argument("--judge", metavar="VERIFIER", help="add the scores of this choice of conf/verifier")
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4)

@@ -103,6 +103,20 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
 
+def test_a_stripped_recording_goes_on_elsewhere(tmp_path):
+    words = ["model=demo", "dataset=demo", "limit=2", "--programs", "0", "--max-new-tokens", "40"]
+    whole, part, rest = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", tmp_path / "rest.jsonl"
+    record.main([str(whole), *words, "--texts", "2"])
+    record.main(["--strip", str(whole), str(tmp_path / "whole.csv")])
+    record.main([str(part), *words, "--texts", "1"])
+    record.main(["--strip", str(part), str(tmp_path / "part.csv")])
+    record.main([str(rest), *words, "--texts", "2", "--stripped", str(tmp_path / "part.csv")])
+    written = [json.loads(line) for line in rest.read_text().splitlines()]
+    assert [(line["kind"], line["sample"]) for line in written] == [("text", 1)] * 2
+    record.main(["--strip", str(rest), str(tmp_path / "part.csv")])
+    assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
 @pytest.mark.slow
 def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=2"]
