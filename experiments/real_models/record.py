@@ -86,7 +86,8 @@ def record(path: Path, config: DictConfig, arguments: argparse.Namespace) -> Non
     """Complete what ``path`` lacks and append it, one line for each text."""
     known = {(line["id"], line["kind"], line["sample"]) for line in stored(path)}
     if arguments.stripped:
-        known |= set(pd.read_csv(arguments.stripped, dtype={"id": str})[KEY].itertuples(index=False, name=None))
+        stripped = pd.read_csv(arguments.stripped, dtype={"id": str})
+        known |= set(stripped[KEY].itertuples(index=False, name=None))
     engine, dataset = build_engine(config), build_dataset(config)
     context = build_context(config, engine, dataset.exemplars())
     problems = dataset.problems()

@@ -7,13 +7,13 @@ Without files, those of ``experiments/results/recordings`` for the models below,
 that take at least the rule's tokens, or of all recorded texts if even they take fewer; their number is in
 brackets. "minus programs" is the same for programs. So each rule is compared with its tokens spent on one
 kind of text. Where only some questions have more texts or programs, a verifier's scores, or answers of runs,
-the rules follow on these.
+the rules that need them follow on these questions, beside the rules of ``BESIDE``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from experiments.real_models.recording import Recorded, load
@@ -35,6 +35,12 @@ from soft_reasoning.reports.tables import Table
 
 RECORDINGS = Path(__file__).parents[1] / "results" / "recordings"
 MODELS = ("qwen25_coder_1_5b", "qwen25_coder_0_5b")
+BESIDE = (
+    majority(5, "texts"),
+    majority(4, "programs"),
+    "programs, then texts until settled (0.85, `mixed_consistency`)",
+    "5 texts, each weighted by the programs (`verifier=program`)",
+)
 COLUMNS = ["data, questions", "rule", "right %", "minus texts", "minus programs", "tokens"]
 COLUMNS += ["tokens per right answer"]
 
@@ -48,8 +54,8 @@ def difference(outcomes: Outcomes, controls: Mapping[int, Outcomes]) -> str:
     return f"{minus(hits(outcomes), hits(controls[count]))} [{count}]"
 
 
-def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]]:
-    """The rules on one recording. A majority of one kind is compared with the other kind alone."""
+def rows(name: str, questions: Sequence[Recorded], texts: int, known: Container[str] = ()) -> list[list[str]]:
+    """The rules on one recording but the ``known`` ones; a majority is compared with the other kind alone."""
     of_texts, of_programs = majorities(questions)
     none: dict[int, Outcomes] = {}
     compared = [("greedy text (`cot`)", greedy(questions), of_texts, of_programs)]
@@ -64,6 +70,8 @@ def rows(name: str, questions: Sequence[Recorded], texts: int) -> list[list[str]
     compared.append((f"a perfect judge of {texts} texts (coverage)", covered, none, none))
     lines: list[list[str]] = []
     for rule, outcomes, text_controls, program_controls in compared:
+        if rule in known:
+            continue
         first = "" if lines else f"{name}, {len(questions)}"
         differences = difference(outcomes, text_controls), difference(outcomes, program_controls)
         each = f"{tokens_per_right(outcomes):,.0f}"
@@ -101,8 +109,11 @@ def main(words: Sequence[str] | None = None) -> None:
     for model in dict.fromkeys(names.values()):
         lines: list[list[str]] = []
         for path in (path for path in paths if names[path] == model):
+            known: set[str] = set()
             for part in parts(load(path, arguments.texts)):
-                lines += rows(path.stem.removeprefix(f"{model}_"), part, arguments.texts)
+                new = rows(path.stem.removeprefix(f"{model}_"), part, arguments.texts, known)
+                known |= {line[1] for line in new}.difference(BESIDE)
+                lines += new
         print(f"{model}\n\n{Table(COLUMNS, lines).markdown()}\n")
 
 

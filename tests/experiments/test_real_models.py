@@ -204,6 +204,8 @@ def test_questions_of_which_more_is_known_follow():
         *rules[3]
     }
     assert table.parts([plain, plain]) == [[plain, plain]]
+    [line] = table.rows("data", parts[1], 2, {*rules[1]} - {"run: search"})
+    assert line[:2] == ["data, 3", "run: search"]
 
 
 def test_weights_that_hear_the_only_judge_who_knows_come_first():
