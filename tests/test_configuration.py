@@ -281,12 +281,6 @@ def test_what_follows_from_options_follows_once():
         assert complete(complete(words)) == complete(words)
 
 
-def test_an_ensemble_adds_up_scores_unless_another_rule_is_chosen():
-    base = ["method=verified_sampling", "verifier=ensemble"]
-    assert compose_config(base).final.rule == "weighted_vote"
-    assert compose_config([*base, "final=vote"]).final.rule == "vote"
-
-
 @pytest.mark.parametrize(
     ("words", "verifier"),
     [
@@ -305,6 +299,28 @@ def test_an_ensemble_adds_up_scores_unless_another_rule_is_chosen():
 )
 def test_programs_judge_the_numbers_of_a_model_that_is_not_bundled(words, verifier):
     assert compose_config(words.split()).verifier.name == verifier
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("model=A/B", "weighted_vote"),
+        ("model=A/B dataset=strategyqa method=verified_sampling", "weighted_vote"),
+        ("model=A/B verifier=probability,program", "weighted_vote"),
+        ("model=A/B final.verifier_weight=2", "weighted_vote"),
+        ("model=A/B final=best_reward", "best_reward"),
+        ("model=A/B verifier=oracle", "reward_vote"),  # a perfect judge is not to be outvoted
+        ("model=A/B verifier._target_=soft_reasoning.rewards.verifiers.Oracle", "reward_vote"),
+        ("model=A/B preset=paper", "best_reward"),
+        ("model=A/B +experiment=llama_zero", "best_reward"),
+        ("model=A/B engine=fake", "reward_vote"),
+        ("dataset=demo", "reward_vote"),  # the bundled model was trained to judge
+        ("dataset=demo verifier=ensemble", "weighted_vote"),
+    ],
+)
+def test_rewards_are_added_up_where_a_model_judges_itself(words, rule):
+    overrides = [str(o) for o in complete(words.split()) if "," not in str(o.value)]
+    assert compose_config(overrides).final.rule == rule
 
 
 def test_a_sweep_has_one_default_verifier(caplog):

@@ -4,14 +4,14 @@
 
 Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus" is the
 paired difference from the majority of ``--texts`` texts, or from the first rule whose name holds
-``--reference``, with its 95 % interval over questions. "until settled" takes one voter after the other until
-the leading answer stays ahead with this probability (the Beta rule of Adaptive-Consistency, Aggarwal et al.,
-arXiv 2305.11860). The table of a run's tokens compares this with a rule for all questions together: each gets
-its programs, then the question whose leading answer is least settled gets its next text, until the run's
-tokens are spent. A judge's AUC is the chance that it prefers a right text to a wrong one of the same
-question, ties half, over the questions that have both; +- is a standard error over questions. If the
-recording has runs (``record.py --strip``), further tables compare their candidates with as many texts, and
-their answers with the rules, on the questions that the runs answered.
+``--reference``, with its 95 % interval over questions. "until settled" takes all programs, then one text
+after the other until the leading answer stays ahead with this probability, as the package's method does. The
+table of a run's tokens compares this with a rule for all questions together: each gets its programs, then the
+question whose leading answer is least settled gets its next text, until the run's tokens are spent. A judge's
+AUC is the chance that it prefers a right text to a wrong one of the same question, ties half, over the
+questions that have both; +- is a standard error over questions. If the recording has runs (``record.py
+--strip``), further tables compare their candidates with as many texts, and their answers with the rules, on
+the questions that the runs answered.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from experiments.real_models.rules import (
     tokens_per_right,
     within_question_auc,
 )
+from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.plots import BLUE, ORANGE
 from soft_reasoning.reports.tables import Table
 
@@ -79,22 +80,23 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
     """A run's tokens spent on the least settled questions, against a rule for each question."""
     rules = [Rules(question) for question in questions]
     programs = min(len(question.programs) for question in questions)
-    order = "p" * programs + "t" * texts
-    states = [rule.leading(order[:programs]) for rule in rules]
-    waiting = [(state[0], programs, i) for i, state in enumerate(states)]
+    method = MixedConsistency()
+    states = [rule.voted(0, programs, method) for rule in rules]
+    waiting = [(rule.settled(0, programs, method), 0, i) for i, rule in enumerate(rules)]
     heapq.heapify(waiting)
-    path = [(sum(spent for *_, spent in states), sum(right for _, right, _ in states))]
+    path = [(sum(spent for _, spent in states), sum(right for right, _ in states))]
     while waiting:
         _, count, i = heapq.heappop(waiting)
-        if count < len(order):
-            before, states[i] = states[i], rules[i].leading(order[: count + 1])
+        if count < texts:
+            before, states[i] = states[i], rules[i].voted(count + 1, programs, method)
             spent, right = path[-1]
-            path.append((spent + states[i][2] - before[2], right + states[i][1] - before[1]))
-            heapq.heappush(waiting, (states[i][0], count + 1, i))
+            path.append((spent + states[i][1] - before[1], right + states[i][0] - before[0]))
+            heapq.heappush(waiting, (rules[i].settled(count + 1, programs, method), count + 1, i))
     rows = []
     for confidence in (0.8, 0.85, 0.9, 0.95):
         for most in (texts - 2, texts - 1, texts):
-            ended = [rule.settled(order[: programs + most], confidence) for rule in rules]
+            method = MixedConsistency(confidence=confidence)
+            ended = [rule.mixed(most, programs, method) for rule in rules]
             right, total = sum(r for r, _ in ended), sum(t for _, t in ended)
             at = max(hits for spent, hits in path if spent <= max(total, path[0][0]))
             least = next((spent for spent, hits in path if hits >= right), None)
@@ -180,7 +182,7 @@ def draw(questions: Sequence[Recorded], path: Path) -> None:
         "4 programs": of_programs[4],
         "self-consistency, 3": of_texts[3],
         "self-consistency, 5": of_texts[5],
-        "programs, then texts until settled": [Rules(q).settled("ppppttttt", 0.85) for q in questions],
+        "programs, then texts until settled": [Rules(q).mixed(5, 4, MixedConsistency()) for q in questions],
     }
     figure = Figure(figsize=(7.2, 2.6), layout="constrained")
     axes = figure.subplots()

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from experiments.real_models.recording import Answered, Recorded
 from soft_reasoning.answers import Grader
+from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.statistics import paired_bootstrap
-from soft_reasoning.rewards.history import same_answers
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.history import SearchHistory
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.search.stopping import settled
+from soft_reasoning.types import Candidate
 
 Outcomes: TypeAlias = Sequence[tuple[bool, int]]
 """For each question whether a rule's answer is right, and the tokens that it takes."""
+
+MIXED = "programs, then texts until settled ({}, `mixed_consistency`)"
+JUDGED = "{} texts, `verified_sampling verifier={}`"
+REWARD, FINAL = Reward(), FinalAnswer("weighted_vote")
 
 
 @dataclass
@@ -43,40 +50,46 @@ class Rules:
         tokens = sum(text.tokens for text in [*chosen, *self.question.programs[:programs]])
         return self._right([text.answer for text in chosen], scores), tokens
 
-    def settled(self, order: str, confidence: float) -> tuple[bool, int]:
-        """Voters in ``order`` (t a text, p a program) until the leading answer is settled.
+    def judged(self, scores: Sequence[float | None], programs: int = 0) -> tuple[bool, int]:
+        """The answer of ``method=verified_sampling`` after one round, with the verifier's ``scores``.
 
-        As in ``method=mixed_consistency``, texts come before programs in a tie.
+        The answers of ``programs`` vote, too. The geometric mean of the tokens' probabilities stands for
+        their arithmetic mean, which is not recorded.
         """
-        for count in range(1, len(order) + 1):
-            leading, right, tokens = self.leading(order[:count])
-            if leading >= confidence:
-                break
-        return right, tokens
+        question, texts = self.question, self.question.texts[: len(scores)]
+        candidates = [
+            Candidate("", text.answer, 0, verified=score, reward=REWARD(score, probability(question, i)))
+            for i, (text, score) in enumerate(zip(texts, scores, strict=True))
+        ]
+        voters = question.programs[:programs]
+        answers = tuple(program.answer for program in voters)
+        verdict = Verdict(tuple(scores), answers, ("",) * len(voters), (1.0,) * len(voters))
+        answer = FINAL.choose(SearchHistory(candidates, [verdict], self.grader, question.kind))
+        return self._is_right(answer), sum(voter.tokens for voter in [*texts, *voters])
 
-    def leading(self, order: str) -> tuple[float, bool, int]:
-        """How settled the leading answer of the voters in ``order`` is, whether it is right, and tokens."""
-        texts = range(order.count("t"))
-        programs = range(len(self.question.texts), len(self.question.texts) + order.count("p"))
-        taken = [*texts, *programs]
-        votes = Counter(self._groups[i] for i in taken if i in self._groups)
-        tokens = sum(self._voters[i].tokens for i in taken)
-        if not votes:
-            return 0.0, False, tokens
-        most = max(votes.values())
-        first = next(i for i in taken if votes[self._groups.get(i, -1)] == most)
-        return settled(list(votes.values())), self._voters[first].right, tokens
+    def mixed(self, texts: int, programs: int, method: MixedConsistency) -> tuple[bool, int]:
+        """The answer of ``method``: programs, then texts until the vote is settled."""
+        count = 0 if method.confidence < 1 else texts
+        while count < texts and self.settled(count, programs, method) < method.confidence:
+            count += 1
+        return self.voted(count, programs, method)
 
-    @cached_property
-    def _voters(self) -> Sequence[Answered]:
-        return [*self.question.texts, *self.question.programs]
+    def settled(self, texts: int, programs: int, method: MixedConsistency) -> float:
+        """How sure it is that the leading answer of ``texts`` and ``programs`` stays ahead."""
+        return settled(self._votes(texts, programs, method)[1])
 
-    @cached_property
-    def _groups(self) -> dict[int, int]:
-        """The answer, by number, of every text and program that has one."""
-        answers = [voter.answer for voter in self._voters]
-        groups = same_answers(answers, self.grader, self.question.kind)
-        return {i: number for number, group in enumerate(groups) for i in group}
+    def voted(self, texts: int, programs: int, method: MixedConsistency) -> tuple[bool, int]:
+        """The answer of ``method`` after ``texts`` and ``programs``."""
+        voters = [*self.question.texts[:texts], *self.question.programs[:programs]]
+        weights = self._votes(texts, programs, method)[0]
+        return self._right([v.answer for v in voters], weights), sum(voter.tokens for voter in voters)
+
+    def _votes(
+        self, texts: int, programs: int, method: MixedConsistency
+    ) -> tuple[Sequence[float], Sequence[float]]:
+        solutions, computed = self.question.texts[:texts], self.question.programs[:programs]
+        answers = [s.answer for s in solutions], [p.answer for p in computed]
+        return method.votes(*answers, self.grader, self.question.kind)
 
     def covered(self, texts: int) -> tuple[bool, int]:
         """Whether any of ``texts`` is right."""
@@ -84,7 +97,9 @@ class Rules:
         return any(text.right for text in chosen), sum(text.tokens for text in chosen)
 
     def _right(self, answers: Sequence[str | None], weights: Sequence[float]) -> bool:
-        answer = self.grader.vote(answers, self.question.kind, weights)
+        return self._is_right(self.grader.vote(answers, self.question.kind, weights))
+
+    def _is_right(self, answer: str | None) -> bool:
         return answer is not None and self.grader.equal(answer, self.question.gold, self.question.kind)
 
 
@@ -92,6 +107,12 @@ def others_agree(question: Recorded, i: int) -> float:
     """The share of the other texts with the answer of text ``i``."""
     same = Rules(question).same
     return float(np.mean([same(question.texts[i], x) for j, x in enumerate(question.texts) if j != i]))
+
+
+def program_scores(question: Recorded, texts: int) -> list[float | None]:
+    """The scores of ``verifier=program``; None if no program gave an answer."""
+    ran = any(program.answer is not None for program in question.programs)
+    return [programs_agree(question, i) if ran else None for i in range(texts)]
 
 
 def programs_agree(question: Recorded, i: int) -> float:
@@ -173,25 +194,26 @@ def mixtures(questions: Sequence[Recorded], texts: int) -> dict[str, Outcomes]:
     """The rules that are no majority of one kind of text, by name."""
     rules = [Rules(question) for question in questions]
     results: dict[str, Outcomes] = {}
-    for confidence in (0.85, 0.95):
+    methods = {confidence: MixedConsistency(confidence=confidence) for confidence in (0.85, 0.95)}
+    for confidence, method in methods.items():
         name = f"texts until settled ({confidence})"
-        results[name] = [rule.settled("t" * texts, confidence) for rule in rules]
+        results[name] = [rule.mixed(texts, 0, method) for rule in rules]
     programs = min(len(question.programs) for question in questions)
     if programs:
-        for confidence in (0.85, 0.95):
-            name = f"programs, then texts until settled ({confidence}, `mixed_consistency`)"
-            results[name] = [rule.settled("p" * programs + "t" * texts, confidence) for rule in rules]
+        for confidence, method in methods.items():
+            results[MIXED.format(confidence)] = [rule.mixed(texts, programs, method) for rule in rules]
+        half = MixedConsistency(confidence=1.0, program_weight=0.5)
         name = f"{texts} texts and {programs} programs vote, a program counts half"
-        results[name] = [rule.vote(texts, programs, 0.5) for rule in rules]
-        name = f"{texts} texts, each weighted by the programs (`verifier=program`)"
-        results[name] = [rule.best(programs_agree, texts, programs) for rule in rules]
-        name = f"{texts} texts, each weighted by texts + programs + 0.5 mean probability"
-        results[name] = [rule.best(together, texts, programs) for rule in rules]
+        results[name] = [rule.mixed(texts, programs, half) for rule in rules]
+        results[JUDGED.format(texts, "program")] = [
+            rule.judged(program_scores(rule.question, texts), programs) for rule in rules
+        ]
     for verifier in sorted(set.intersection(*(set(question.scores) for question in questions))):
-        best = [rule.best(score_of(verifier), texts, 0) for rule in rules]
+        judged = [rule.judged(rule.question.scores[verifier][:texts]) for rule in rules]
         spent = [question.verifier_tokens[verifier] for question in questions]
-        name = f"{texts} texts, each weighted by `verifier={verifier}`"
-        results[name] = [(right, tokens + more) for (right, tokens), more in zip(best, spent, strict=True)]
+        results[JUDGED.format(texts, verifier)] = [
+            (right, tokens + more) for (right, tokens), more in zip(judged, spent, strict=True)
+        ]
     return results
 
 

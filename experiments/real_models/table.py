@@ -18,6 +18,8 @@ from pathlib import Path
 
 from experiments.real_models.recording import Recorded, load
 from experiments.real_models.rules import (
+    JUDGED,
+    MIXED,
     Outcomes,
     accuracy,
     coverage,
@@ -38,8 +40,8 @@ MODELS = ("qwen25_coder_1_5b", "qwen25_coder_0_5b")
 BESIDE = (
     majority(5, "texts"),
     majority(4, "programs"),
-    "programs, then texts until settled (0.85, `mixed_consistency`)",
-    "5 texts, each weighted by the programs (`verifier=program`)",
+    MIXED.format(0.85),
+    JUDGED.format(5, "program"),
 )
 COLUMNS = ["data, questions", "rule", "right %", "minus texts", "minus programs", "tokens"]
 COLUMNS += ["tokens per right answer"]

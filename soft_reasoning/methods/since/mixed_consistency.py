@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.methods.base import SampledMethod
 from soft_reasoning.rewards.history import same_answers
@@ -59,7 +60,8 @@ class MixedConsistency(SampledMethod):
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
         programs, solutions = [program.candidate for program in written], list[Candidate]()
-        weights, sums = self._votes(solutions, programs, problem, context)
+        computed, grader, kind = [c.answer for c in programs], context.grader, problem.answer_type
+        weights, sums = self.votes([], computed, grader, kind)
         while len(solutions) < self.samples and settled(sums) < self.confidence:
             last = len(solutions) + 1 if self.confidence < 1 else self.samples
             completions = yield Generate(
@@ -69,23 +71,23 @@ class MixedConsistency(SampledMethod):
                 ]
             )
             solutions += [read_candidate(completion, problem, context) for completion in completions]
-            weights, sums = self._votes(solutions, programs, problem, context)
+            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind)
         candidates = [*solutions, *programs]
         answers = [candidate.answer for candidate in candidates]
         answer = context.grader.vote(answers, problem.answer_type, weights)
         return Result(answer, tuple(candidates), ({"weights": weights},))
 
-    def _votes(
+    def votes(
         self,
-        solutions: Sequence[Candidate],
-        programs: Sequence[Candidate],
-        problem: Problem,
-        context: Context,
+        solutions: Sequence[str | None],
+        programs: Sequence[str | None],
+        grader: AnswerGrader,
+        answer_type: str,
     ) -> tuple[list[float], list[float]]:
-        """The weight of each solution and program, and of each distinct answer."""
-        answers = [candidate.answer for candidate in (*solutions, *programs)]
+        """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one."""
+        answers = [*solutions, *programs]
         weights, sums = [1.0] * len(answers), list[float]()
-        for group in same_answers(answers, context.grader, problem.answer_type):
+        for group in same_answers(answers, grader, answer_type):
             for place, i in enumerate(i for i in group if i >= len(solutions)):
                 weights[i] = self.program_weight * self.repeat_weight**place
             sums.append(sum(weights[i] for i in group))
