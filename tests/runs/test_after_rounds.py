@@ -4,7 +4,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.compare import mean_curve
-from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.final import VOTES, FinalAnswer
 from soft_reasoning.runs.grading import grade
 from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -57,7 +57,13 @@ def test_the_rule_is_applied_to_what_was_there():
     assert [row["accuracy"] for row in rows] == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("rule", VOTES)
+def test_every_vote_is_applied(rule):
+    rows = after_each_round([record("b", "3", "44", "33333")], Grader(), FinalAnswer(rule))
+    assert [row["accuracy"] for row in rows] == [0.0, 1.0]
+
+
 def test_without_a_known_rule_only_the_end_is_known():
-    rows = after_each_round([record("b", "3", "44", "33")], Grader(), FinalAnswer("borda"))
+    rows = after_each_round([record("b", "3", "44", "33")], Grader(), None)
     assert [row["accuracy"] for row in rows] == [None, 1.0]
     assert mean_curve([rows]) == [] and after_each_round([], Grader(), None) == []
