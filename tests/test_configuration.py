@@ -306,7 +306,6 @@ def test_programs_judge_the_numbers_of_a_model_that_is_not_bundled(words, verifi
     [
         ("model=A/B", "weighted_vote"),
         ("model=A/B dataset=strategyqa method=verified_sampling", "weighted_vote"),
-        ("model=A/B verifier=probability,program", "weighted_vote"),
         ("model=A/B final.verifier_weight=2", "weighted_vote"),
         ("model=A/B final=best_reward", "best_reward"),
         ("model=A/B verifier=oracle", "reward_vote"),  # a perfect judge is not to be outvoted
@@ -319,8 +318,15 @@ def test_programs_judge_the_numbers_of_a_model_that_is_not_bundled(words, verifi
     ],
 )
 def test_rewards_are_added_up_where_a_model_judges_itself(words, rule):
-    overrides = [str(o) for o in complete(words.split()) if "," not in str(o.value)]
-    assert compose_config(overrides).final.rule == rule
+    assert compose_config(words.split()).final.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("verifiers", "rules"), [("probability,program", ["weighted_vote"]), ("program,oracle", [])]
+)
+def test_a_sweep_of_verifiers_has_one_default_rule(verifiers, rules):
+    overrides = complete(["model=A/B", f"verifier={verifiers}"])
+    assert [override.value for override in overrides if override.key == "final"] == rules
 
 
 def test_a_sweep_has_one_default_verifier(caplog):
