@@ -38,6 +38,7 @@ from experiments.real_models.rules import (
     majority,
     minus,
     mixtures,
+    program_scores,
     programs_agree,
     searches,
     tokens,
@@ -47,6 +48,7 @@ from experiments.real_models.rules import (
 from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.plots import BLUE, ORANGE
 from soft_reasoning.reports.tables import Table
+from soft_reasoning.rewards.final import FinalAnswer
 
 
 def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None = None) -> Table:
@@ -111,6 +113,20 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
         "tokens saved %",
     ]
     return Table(columns, rows)
+
+
+def finals_table(questions: Sequence[Recorded], texts: int) -> Table:
+    """The final rules of ``verified_sampling verifier=program``."""
+    results: dict[str, list[float]] = {}
+    programs = min(len(question.programs) for question in questions)
+    for rule in ("reward_vote", "weighted_vote", "borda", "vote", "best_reward"):
+        final = FinalAnswer(rule)
+        results[rule] = hits([Rules(q).judged(program_scores(q, texts), programs, final) for q in questions])
+    rows = [
+        [rule, f"{100 * np.mean(right):.1f}", minus(right, results["reward_vote"])]
+        for rule, right in results.items()
+    ]
+    return Table(["final rule, programs as the judge", "right %", "minus reward_vote"], rows)
 
 
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
@@ -232,7 +248,8 @@ def main() -> None:
     print(rules_table(questions, texts, arguments.reference).markdown(), "\n")
     print(judges_table(questions, texts).markdown())
     if all(question.programs for question in questions):
-        print(f"\n{spending_table(questions, texts).markdown()}")
+        print(f"\n{spending_table(questions, texts).markdown()}\n")
+        print(finals_table(questions, texts).markdown())
     if arguments.chart:
         draw(questions, arguments.chart)
     for run in sorted({name for question in questions for name in question.candidates}):

@@ -50,7 +50,9 @@ class Rules:
         tokens = sum(text.tokens for text in [*chosen, *self.question.programs[:programs]])
         return self._right([text.answer for text in chosen], scores), tokens
 
-    def judged(self, scores: Sequence[float | None], programs: int = 0) -> tuple[bool, int]:
+    def judged(
+        self, scores: Sequence[float | None], programs: int = 0, final: FinalAnswer = FINAL
+    ) -> tuple[bool, int]:
         """The answer of ``method=verified_sampling`` after one round, with the verifier's ``scores``.
 
         The answers of ``programs`` vote, too. The geometric mean of the tokens' probabilities stands for
@@ -64,7 +66,7 @@ class Rules:
         voters = question.programs[:programs]
         answers = tuple(program.answer for program in voters)
         verdict = Verdict(tuple(scores), answers, ("",) * len(voters), (1.0,) * len(voters))
-        answer = FINAL.choose(SearchHistory(candidates, [verdict], self.grader, question.kind))
+        answer = final.choose(SearchHistory(candidates, [verdict], self.grader, question.kind))
         return self._is_right(answer), sum(voter.tokens for voter in [*texts, *voters])
 
     def mixed(self, texts: int, programs: int, method: MixedConsistency) -> tuple[bool, int]:

@@ -165,6 +165,8 @@ def test_rules_and_judges_by_hand():
     assert shares["majority of 4 programs (`program_consistency`)"] == "100.0"  # 7, 7, nothing, 4
     assert shares["majority of 8 programs (`program_consistency`)"] == "0.0"
     assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
+    shares = {row[0]: row[1] for row in replay.finals_table([question], 3).rows}
+    assert shares["reward_vote"] == shares["weighted_vote"] == "100.0" and shares["vote"] == "0.0"
     judged = replay.judges_table([question], 3)
     assert [row[1][:5] for row in judged.rows[:3]] == ["0.500", "0.000", "1.000"]
 
