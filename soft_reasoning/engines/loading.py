@@ -6,6 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,22 @@ log: logging.Logger = logging.getLogger(__name__)
 
 
 def choose_dtype(
-    name: str | torch.dtype, device: torch.device, parameters: Callable[[], int] = lambda: 0
+    name: str | torch.dtype,
+    device: torch.device,
+    parameters: Callable[[], int] = lambda: 0,
+    *,
+    gguf: bool = False,
 ) -> str | torch.dtype:
     """Return a dtype.
 
-    ``auto`` is the dtype of the stored weights, except on the CPU. There it is float32, or bfloat16 for
-    models of more than ``LARGE`` ``parameters`` if the processor multiplies bfloat16.
+    ``auto`` is the dtype of the stored weights, and bfloat16 for a GGUF file, whose weights have none. On the
+    CPU it is float32, or bfloat16 for models of more than ``LARGE`` ``parameters`` if the processor
+    multiplies bfloat16.
     """
     if isinstance(name, torch.dtype):
         return name
     if name == "auto" and device.type != "cpu":
-        return "auto"
+        return torch.bfloat16 if gguf else "auto"
     if name == "auto":
         reason = multiplies_bfloat16()
         if not reason or parameters() <= LARGE:
@@ -99,7 +105,8 @@ def load(
         config = AutoConfig.from_pretrained(name, **source)
         check_kind(config)
         trusted = bool(source.get("trust_remote_code"))
-        options["dtype"] = choose_dtype(dtype, device, lambda: count_parameters(config, trusted))
+        parameters = partial(count_parameters, config, trusted)
+        options["dtype"] = choose_dtype(dtype, device, parameters, gguf=is_gguf(path))
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)

@@ -111,6 +111,7 @@ def test_auto_is_bfloat16_for_large_models_where_the_processor_multiplies_it(
     assert loading.choose_dtype("auto", cpu, lambda: parameters) == expected
     assert loading.choose_dtype("float32", cpu, lambda: parameters) == torch.float32
     assert loading.choose_dtype("auto", torch.device("cuda"), lambda: parameters) == "auto"
+    assert loading.choose_dtype("auto", torch.device("cuda"), gguf=True) == torch.bfloat16
 
 
 def test_parameters_are_counted_without_their_memory(engine):
