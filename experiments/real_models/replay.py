@@ -1,8 +1,8 @@
-"""Rules replayed on a recording: accuracy, tokens and paired intervals, and how well judges order texts.
+"""Rules replayed on recordings: accuracy, tokens and paired intervals, and how well judges order texts.
 
     python -m experiments.real_models.replay experiments/results/recordings/NAME.csv [--chart FILE.svg]
 
-Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus" is the
+The questions of several recordings count alike. Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus" is the
 paired difference from the majority of ``--texts`` texts, or from the first rule whose name holds
 ``--reference``, with its 95 % interval over questions. "until settled" takes all programs, then one text
 after the other until the leading answer stays ahead with this probability, as the package's method does. The
@@ -119,12 +119,14 @@ def finals_table(questions: Sequence[Recorded], texts: int) -> Table:
     """The final rules of ``verified_sampling verifier=program``."""
     results: dict[str, list[float]] = {}
     programs = min(len(question.programs) for question in questions)
-    for rule in ("reward_vote", "weighted_vote", "borda", "vote", "best_reward"):
-        final = FinalAnswer(rule)
-        results[rule] = hits([Rules(q).judged(program_scores(q, texts), programs, final) for q in questions])
+    rules = ("reward_vote", "weighted_vote", "borda", "vote", "best_reward")
+    finals = {rule: FinalAnswer(rule) for rule in rules}
+    finals["weighted_vote, verifier_weight=2"] = FinalAnswer("weighted_vote", verifier_weight=2)
+    for name, final in finals.items():
+        results[name] = hits([Rules(q).judged(program_scores(q, texts), programs, final) for q in questions])
     rows = [
-        [rule, f"{100 * np.mean(right):.1f}", minus(right, results["reward_vote"])]
-        for rule, right in results.items()
+        [name, f"{100 * np.mean(right):.1f}", minus(right, results["reward_vote"])]
+        for name, right in results.items()
     ]
     return Table(["final rule, programs as the judge", "right %", "minus reward_vote"], rows)
 
@@ -228,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("recording", type=Path)
+    parser.add_argument("recordings", nargs="+", type=Path)
     parser.add_argument("--texts", type=int, default=5)
     parser.add_argument("--programs", type=int, default=4, help="how many programs judge and vote")
     parser.add_argument("--judged", metavar="VERIFIER", help="only the questions whose texts it scored")
@@ -236,13 +238,13 @@ def main() -> None:
     parser.add_argument("--chart", type=Path, help="draw the rules of the README")
     arguments = parser.parse_args()
     texts, programs = arguments.texts, arguments.programs
-    questions = load(arguments.recording, texts, programs)
+    questions = [q for path in arguments.recordings for q in load(path, texts, programs)]
     if arguments.judged:
         questions = [question for question in questions if arguments.judged in question.scores]
     if not questions:
         raise SystemExit(
-            f"{arguments.recording}: expected questions with {texts} texts, {programs} programs and the "
-            "scores of --judged, got none"
+            f"{' '.join(map(str, arguments.recordings))}: expected questions with {texts} texts, "
+            f"{programs} programs and the scores of --judged, got none"
         )
     print(f"{len(questions)} questions\n")
     print(rules_table(questions, texts, arguments.reference).markdown(), "\n")
@@ -258,7 +260,8 @@ def main() -> None:
             print(f"\n{len(both)} questions\n\n{arms_table(both, run, texts).markdown()}")
     if runs := sorted({name for question in questions for name in question.answers}):
         every = [question for question in questions if len(question.answers) == len(runs)]
-        print(f"\n{len(every)} questions\n\n{runs_table(every, texts, runs[-1]).markdown()}")
+        if every:
+            print(f"\n{len(every)} questions\n\n{runs_table(every, texts, runs[-1]).markdown()}")
 
 
 if __name__ == "__main__":

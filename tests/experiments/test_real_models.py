@@ -167,6 +167,7 @@ def test_rules_and_judges_by_hand():
     assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
     shares = {row[0]: row[1] for row in replay.finals_table([question], 3).rows}
     assert shares["reward_vote"] == shares["weighted_vote"] == "100.0" and shares["vote"] == "0.0"
+    assert shares["weighted_vote, verifier_weight=2"] == "100.0"
     judged = replay.judges_table([question], 3)
     assert [row[1][:5] for row in judged.rows[:3]] == ["0.500", "0.000", "1.000"]
 
