@@ -2,16 +2,16 @@
 
     python -m experiments.real_models.replay experiments/results/recordings/NAME.csv [--chart FILE.svg]
 
-The questions of several recordings count alike. Every rule sees the same texts and programs (``record.py``), the first ones of each kind. "minus" is the
-paired difference from the majority of ``--texts`` texts, or from the first rule whose name holds
-``--reference``, with its 95 % interval over questions. "until settled" takes all programs, then one text
-after the other until the leading answer stays ahead with this probability, as the package's method does. The
-table of a run's tokens compares this with a rule for all questions together: each gets its programs, then the
-question whose leading answer is least settled gets its next text, until the run's tokens are spent. A judge's
-AUC is the chance that it prefers a right text to a wrong one of the same question, ties half, over the
-questions that have both; +- is a standard error over questions. If the recording has runs (``record.py
---strip``), further tables compare their candidates with as many texts, and their answers with the rules, on
-the questions that the runs answered.
+The questions of several recordings count alike. Every rule sees the same texts and programs (``record.py``),
+the first ones of each kind. "minus" is the paired difference from the majority of ``--texts`` texts, or from
+the first rule whose name holds ``--reference``, with its 95 % interval over questions. "until settled" takes
+all programs, then one text after the other until the leading answer stays ahead with this probability, as
+the package's method does. The table of a run's tokens compares this with a rule for all questions together:
+each gets its programs, then the question whose leading answer is least settled gets its next text, until the
+run's tokens are spent. A judge's AUC is the chance that it prefers a right text to a wrong one of the same
+question, ties half, over the questions that have both; +- is a standard error over questions. If the
+recording has runs (``record.py --strip``), further tables compare their candidates with as many texts, and
+their answers with the rules, on the questions that the runs answered.
 """
 
 from __future__ import annotations
