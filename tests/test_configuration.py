@@ -322,6 +322,22 @@ def test_rewards_are_added_up_where_a_model_judges_itself(words, rule):
 
 
 @pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("model=A/B", 512),
+        ("model=A/B method=cot dataset=gsm8k", 512),
+        ("model=A/B methods=[cot,program]", 512),
+        ("model=A/B max_new_tokens=90", 90),
+        ("model=A/B preset=paper", 300),
+        ("model=A/B +experiment=llama_zero", 300),
+        ("dataset=demo", 300),
+    ],
+)
+def test_models_that_are_not_bundled_have_room_for_a_solution(words, limit):
+    assert compose_config(words.split()).max_new_tokens == limit
+
+
+@pytest.mark.parametrize(
     ("verifiers", "rules"), [("probability,program", ["weighted_vote"]), ("program,oracle", [])]
 )
 def test_a_sweep_of_verifiers_has_one_default_rule(verifiers, rules):

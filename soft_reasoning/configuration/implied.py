@@ -57,6 +57,9 @@ OWN_JUDGES = (
 NEUTRAL = ("any", "json", "code")
 """Prompts without wording, in which a solution may be as long as the model makes it."""
 
+ROOM = 512
+"""``max_new_tokens`` of models other than the bundled one: the paper's 300 cut a tenth of their solutions."""
+
 NAMES = {
     "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
     "d": ("embedding.dim",),
@@ -77,12 +80,13 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. If no verifier, option of one, preset or experiment is named, their programs
-    judge numbers (``verifier=program``): on real models these judge far better than verdicts. Where such a
-    model judges itself, and for ``verifier=ensemble``, ``final=weighted_vote`` is the default: it adds up
-    rewards, so that poor judges do little harm. ``preset=default`` is added if the chosen method has no
-    presets and none is named: an experiment may name a preset for Soft Reasoning, which other methods do not
-    have. ``method=cot`` is added for open questions (``answer_type=open``) if no part of a method is named.
+    its sigma nor its prompt. They get ``ROOM`` for a solution unless a preset or an experiment is named. If
+    no verifier, option of one, preset or experiment is named, their programs judge numbers
+    (``verifier=program``): on real models these judge far better than verdicts. Where such a model judges
+    itself, and for ``verifier=ensemble``, ``final=weighted_vote`` is the default: it adds up rewards, so that
+    poor judges do little harm. ``preset=default`` is added if the chosen method has no presets and none is
+    named: an experiment may name a preset for Soft Reasoning, which other methods do not have. ``method=cot``
+    is added for open questions (``answer_type=open``) if no part of a method is named.
 
     Args:
         overrides: The options.
@@ -126,6 +130,8 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = [name in JUDGED_METHODS for name in method.split(",")]  # of a sweep, else of one method
+    if not bundled and "max_new_tokens" not in chosen and _by_default(result, text):
+        result.append(Override("max_new_tokens", str(ROOM)))
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
     if _by_default(result, text):
@@ -140,7 +146,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
 
 
 def _by_default(overrides: Sequence[Override], text: Mapping[str, str]) -> bool:
-    """Whether defaults decide on verifier and final rule: no preset or experiment brings its own."""
+    """Whether defaults decide on limit, verifier and final rule: no preset or experiment brings its own."""
     named = any(override.root == "experiment" for override in overrides)
     return not named and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
 
