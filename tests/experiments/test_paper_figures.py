@@ -16,6 +16,7 @@ from tests.reports.sweeps import finished
 
 def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8k", shots=0):
     parts = f"model={model} dataset={dataset} dataset.shots={shots} method={method} limit=200".split()
+    parts.append("max_new_tokens=300")
     preset = ["preset=paper"] if method == "soft_reasoning" else []
     return OmegaConf.to_container(compose_config([*parts, *preset, *overrides]), resolve=True)
 
