@@ -43,7 +43,7 @@ class Recorded:
     answers: Mapping[str, Answered] = field(default_factory=dict)
     """A run's answer, with the tokens of the whole question, by the run's name."""
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """A verifier's score of each text, by the verifier's name."""
+    """A verifier's score of each text, by the verifier's name; no verdict counts 0, as in a reward."""
     verifier_tokens: Mapping[str, int] = field(default_factory=dict)
     """The tokens that a verifier wrote for all texts, by its name."""
 
@@ -88,7 +88,7 @@ def load(path: Path, texts: int = 5, programs: int = 4) -> list[Recorded]:
             written[programs:],
             candidates,
             {run: answer for run, [answer] in answers.items()},
-            {name: part.score.astype(float).tolist()[:texts] for name, part in verdicts.items()},
+            {name: part.score.astype(float).fillna(0.0).tolist()[:texts] for name, part in verdicts.items()},
             {name: int(part.tokens.sum()) for name, part in verdicts.items()},
         )
         questions.append(question)

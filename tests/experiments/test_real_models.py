@@ -92,6 +92,10 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     short = stripped[(stripped.kind != "probability") | (stripped["sample"] == 0)]  # scores of fewer texts
     short.to_csv(tmp_path / "s.csv", index=False)
     assert not any(question.scores for question in recording.load(tmp_path / "s.csv", texts=2, programs=1))
+    silent = stripped.assign(score=stripped.score.where(stripped.kind != "probability"))  # no verdict
+    silent.to_csv(tmp_path / "n.csv", index=False)
+    for question in recording.load(tmp_path / "n.csv", texts=2, programs=1):
+        assert question.scores["probability"] == [0.0, 0.0]  # as in a reward
     unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
     unjudged.to_csv(tmp_path / "u.csv", index=False)
     words = ["replay", str(tmp_path / "u.csv"), "--texts", "2", "--programs", "1"]
