@@ -57,8 +57,8 @@ OWN_JUDGES = (
 NEUTRAL = ("any", "json", "code")
 """Prompts without wording, in which a solution may be as long as the model makes it."""
 
-ROOM = 512
-"""``max_new_tokens`` of models other than the bundled one: the paper's 300 cut a tenth of their solutions."""
+MAX_NEW_TOKENS = 512
+"""Default of models other than the bundled one: the paper's 300 cut a tenth of their solutions of GSM8K."""
 
 NAMES = {
     "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
@@ -80,8 +80,8 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
     ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. They get ``ROOM`` for a solution unless a preset or an experiment is named. If
-    no verifier, option of one, preset or experiment is named, their programs judge numbers
+    its sigma nor its prompt. They get ``MAX_NEW_TOKENS`` for a solution unless a preset or an experiment is
+    named. If no verifier, option of one, preset or experiment is named, their programs judge numbers
     (``verifier=program``): on real models these judge far better than verdicts. Where such a model judges
     itself, and for ``verifier=ensemble``, ``final=weighted_vote`` is the default: it adds up rewards, so that
     poor judges do little harm. ``preset=default`` is added if the chosen method has no presets and none is
@@ -130,11 +130,12 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
         text["method"] = "cot"
     method = text.get("method", "soft_reasoning")
     judged = [name in JUDGED_METHODS for name in method.split(",")]  # of a sweep, else of one method
-    if not bundled and "max_new_tokens" not in chosen and _by_default(result, text):
-        result.append(Override("max_new_tokens", str(ROOM)))
+    by_default = _by_default(result, text)
+    if not bundled and "max_new_tokens" not in chosen and by_default:
+        result.append(Override("max_new_tokens", str(MAX_NEW_TOKENS)))
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
-    if _by_default(result, text):
+    if by_default:
         if all(judged) and "final" not in chosen and _judges_poorly(text, bundled):
             result.append(Override("final", "weighted_vote"))
         unnamed = not any(override.root == "verifier" for override in result)

@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.implied import ROOM
+from soft_reasoning.configuration.implied import MAX_NEW_TOKENS
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Question
 from soft_reasoning.engines.text import decode
@@ -106,7 +106,7 @@ def generate(
         for key in ("eos_token_id", "pad_token_id", "stop_strings", "max_new_tokens")
     )
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
-    stops, limit = [stop] if isinstance(stop, str) else stop or (), ROOM if limit is None else limit
+    stops, limit = [stop] if isinstance(stop, str) else stop or (), MAX_NEW_TOKENS if limit is None else limit
     arguments = _reasoner_arguments(settings, limit)
     rows = _rows(ids, attention_mask, None if pad in ends else pad)
     _check_positions(options.get("position_ids"), ids, attention_mask)

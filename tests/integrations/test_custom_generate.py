@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 import soft_reasoning.integrations
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.implied import ROOM
+from soft_reasoning.configuration.implied import MAX_NEW_TOKENS
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.integrations.generation import generate
@@ -133,7 +133,7 @@ class TestArguments:
         n = first(batch)["input_ids"].shape[1]
         assert call(method="cot", max_new_tokens=7).sequences.shape[1] == n + 7
         unsaid = call(method="cot", max_new_tokens=None, eos_token_id=demo[1].pad_token_id)
-        assert unsaid.sequences.shape[1] == n + ROOM
+        assert unsaid.sequences.shape[1] == n + MAX_NEW_TOKENS
         config = GenerationConfig(max_new_tokens=4, do_sample=False)
         assert call(method="cot", max_new_tokens=None, generation_config=config).sequences.shape[1] == n + 4
 
