@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from soft_reasoning.solution import Solution
     from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 __all__ = [
     "Candidate",
     "Message",
