@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -163,11 +163,7 @@ class Request:
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
         hidden_state: Whether to read the last hidden state at the end of the prompt
-            (engines with ``HiddenStates``).
-        adjust: Maps the tokens so far and the next token's logits (V,) to the logits (V,) from which it is
-            chosen; log-probabilities stay those of the model (engines with ``AdjustsLogits``).
-        feed: Maps the logits (V,) of a generated token, after ``adjust``, to the embedding (D,) that is fed
-            in its place (engines with ``FeedsEmbeddings``).
+            (engines with ``reads_hidden_states``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -185,8 +181,6 @@ class Request:
     next_logits: bool | tuple[int, ...] = False
     top_logprobs: int = 0
     hidden_state: bool = False
-    adjust: Callable[[Sequence[int], Tensor], Tensor] | None = None
-    feed: Callable[[Tensor], Tensor] | None = None
 
     @property
     def reads(self) -> bool:

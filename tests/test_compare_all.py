@@ -25,13 +25,13 @@ def test_the_more_accurate_comes_first_and_of_equals_the_cheaper():
 
 @pytest.mark.slow
 def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
-    names = ("cot", "self_consistency", "slot", "deepconf", "ltpo")
+    names = ("cot", "self_consistency", "program", "deepconf", "fire")
     words = ("compare", "--all", *names, *FAKE, "limit=8", "max_tokens=60", "hydra.run.dir=out")
     done = command(*words)
     assert done.returncode == 0, done.stderr
-    assert "slot is left out: " in done.stderr
+    assert "program is left out: " in done.stderr
     runs = sorted((tmp_path / "out").glob("stage-*/*/samples.jsonl"))
-    assert [len(path.read_text().splitlines()) for path in runs] == [2, 2, 2, 2, 0, 4, 4, 8]  # 0: slot
+    assert [len(path.read_text().splitlines()) for path in runs] == [2, 2, 2, 2, 0, 4, 4, 8]  # 0: program
     best = runs[-1].parent.name
     earlier = tmp_path / "out" / "stage-2" / best / "samples.jsonl"
     assert runs[-1].read_bytes().startswith(earlier.read_bytes())

@@ -40,8 +40,8 @@ NEEDS = {
     **{f"verifier={name}": ["prompt=math"] for name in ("program", "ensemble")},  # demo has no such wording
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
-UNFAKED = {"features=hidden_state", "method=slot", "method=latentseek"}
-"""The fake engine has no hidden states; tests/methods/test_looking.py and test_gradients.py."""
+UNFAKED = {"features=hidden_state"}
+"""The fake engine has no hidden states; tests/methods/test_looking.py."""
 WITHOUT_SEARCH = {"method"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")

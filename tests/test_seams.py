@@ -1,4 +1,4 @@
-"""A third engine with an ability, a method and a verifier, each by files alone."""
+"""A third engine, a method and a verifier, each by files alone."""
 
 import json
 import os
@@ -11,15 +11,12 @@ import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.testing.abilities import AdjustsLogitsContract
 from soft_reasoning.testing.engine import EngineContract
 from tests.engines.models import random_ids, tiny
 
 
 class OneByOne(Engine):
     """A third engine: transformers' own model, a whole pass for each token of one request after the other."""
-
-    adjusts_logits = True  # as ``Engine.extend`` does for it
 
     def __init__(self, model, tokenizer):
         super().__init__()
@@ -43,7 +40,7 @@ class OneByOne(Engine):
         return outcomes.items()
 
 
-class TestAThirdEngine(EngineContract, AdjustsLogitsContract):
+class TestAThirdEngine(EngineContract):
     @pytest.fixture(scope="class")
     def engine(self):
         return OneByOne(tiny("llama"), FakeTokenizer())

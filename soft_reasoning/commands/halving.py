@@ -62,7 +62,7 @@ def halve_methods(names: Sequence[str], words: Sequence[str]) -> None:
                         summaries[name] = run_one(
                             compose_config(changes), place, launcher, overrides=changes, tracked=False
                         )
-                    except UserError as error:  # such as a missing ability of the engine
+                    except UserError as error:  # such as a wording that the prompt lacks
                         if stage:
                             raise
                         print(f"{name} is left out: {error}", file=sys.stderr)

@@ -42,7 +42,6 @@ from soft_reasoning.configuration.options import (
 from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.configuration.own_prompt import PromptLike, prompt_settings
 from soft_reasoning.configuration.parts import built
-from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.functions import as_part
 from soft_reasoning.scheduling.context import Context, Limits
@@ -71,7 +70,6 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
         UserError: In one line.
     """
     for job in jobs[:1]:
-        check_abilities(job.method, job.context.engine)
         check_problems([job.problem for job in jobs], job.method, job.context)
 
 

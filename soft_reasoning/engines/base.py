@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.abilities import check_request_abilities
 from soft_reasoning.engines.completions.replay import Replay
 from soft_reasoning.engines.running import RunningRequest
-from soft_reasoning.engines.sampling import adjust_logits, sample_tokens
+from soft_reasoning.engines.sampling import sample_tokens
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
@@ -63,6 +62,8 @@ class Engine:
     """The limit on new tokens in the model's generation config, if any."""
     running_type: type[RunningRequest] = RunningRequest
     """What :meth:`prepare` makes of a request."""
+    reads_hidden_states: bool = False
+    """Whether it takes requests with ``hidden_state``."""
     batch_invariant: bool | None = None
     """Whether a test request gave the same bits alone as in a batch; None if this was not tested."""
 
@@ -134,8 +135,11 @@ class Engine:
             UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
             ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
-        for request in requests:
-            check_request_abilities(request, self)
+        if not self.reads_hidden_states and any(request.hidden_state for request in requests):
+            raise UserError(
+                f"hidden_state: expected an engine that reads hidden states, got {type(self).__name__}; "
+                "use engine=hf"
+            )
         with self.lock:
             rows = {row.ticket: row for row in [self.prepare(r, next(self._tickets)) for r in requests]}
             stored = {} if self.replay is None else self.replay.begin(rows)
@@ -216,7 +220,7 @@ class Engine:
     def extend(self, rows: Sequence[RunningRequest], logits: Tensor) -> dict[int, Outcome]:
         """Choose every row's next token from ``logits`` (R, V); return outcomes of rows that end.
 
-        Each request's readings of the logits are stored. Log-probabilities are those of the unchanged logits.
+        Each request's readings of the logits are stored.
         """
         # On the CPU: as many rows at a time as fit its cache, since there are several passes over them.
         at_once = (
@@ -239,12 +243,9 @@ class Engine:
         writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
         if len(writing) < len(rows):
             rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
-        adjusted = adjust_logits(logits, rows)
-        tokens = sample_tokens(adjusted, rows, sorted(self.eos_ids))
+        tokens = sample_tokens(logits, rows, sorted(self.eos_ids))
         logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
-        for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
-            if row.request.feed is not None:
-                row.fed = row.request.feed(adjusted[i])
+        for row, token, logprob in zip(rows, tokens.tolist(), logprobs, strict=True):
             if completion := row.add(token, logprob, self.eos_ids, self.stops):
                 outcomes[row.ticket] = completion
         return outcomes

@@ -53,8 +53,6 @@ class FakeEngine(Engine):
         >>> engine.generate([Request(prompt)])[0].text
     """
 
-    adjusts_logits = True
-    feeds_embeddings = True
     running_type = _Row
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
@@ -81,8 +79,7 @@ class FakeEngine(Engine):
         outcomes = self.extend(rows, torch.stack([self.logits(row.read_ids) for row in rows]))
         for row in rows:
             if row.ticket not in outcomes:
-                token = row.ids[-1] if row.fed is None else self.nearest_tokens(row.fed[None], 1)[0][0][0]
-                row.read_ids.append(token)
+                row.read_ids.append(row.ids[-1])
         return list(outcomes.items())
 
     def logits(self, ids: list[int]) -> Tensor:

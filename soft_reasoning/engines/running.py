@@ -29,7 +29,6 @@ class RunningRequest:
         next_logits: As in :class:`Completion`, once they are read.
         top_logprobs: As in :class:`Completion`, so far.
         hidden_state: As in :class:`Completion`, once it is read.
-        fed: An embedding (D,) that replaces that of the newest token, or None.
         cached_tokens: Prompt positions that came from a cache.
         recomputed_tokens: Positions that were computed again.
 
@@ -68,7 +67,6 @@ class RunningRequest:
         self.next_logits: Tensor | None = None
         self.top_logprobs: list[TopLogprobs] = []
         self.hidden_state: Tensor | None = None
-        self.fed: Tensor | None = None
         self.cached_tokens = 0
         self.recomputed_tokens = 0
         self._draws, self._generator = list[float](), torch.Generator().manual_seed(request.seed)
@@ -132,7 +130,7 @@ class RunningRequest:
 
 
 def detached(row: Tensor) -> Tensor:
-    """Copy ``row`` to float32 on the CPU, as a tensor that can take part in gradients."""
+    """Copy ``row`` to float32 on the CPU, as an ordinary tensor, not one of inference mode."""
     with torch.inference_mode(False):
         return row.float().cpu().clone()
 

@@ -1,4 +1,4 @@
-"""The next tokens of running requests, chosen from their logits: adjusted, filtered, drawn."""
+"""The next tokens of running requests, chosen from their logits: filtered and drawn."""
 
 from __future__ import annotations
 
@@ -12,17 +12,6 @@ from soft_reasoning.types import Sampling
 
 HEADS = (64, 2048)
 """Numbers of likeliest tokens among which most draws fall, and nearly all of the rest."""
-
-
-def adjust_logits(logits: Tensor, rows: Sequence[RunningRequest]) -> Tensor:
-    """Return ``logits`` (R, V) after each request's ``adjust``."""
-    changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
-    if changed:
-        logits = logits.clone()
-    for i in changed:
-        adjust = rows[i].request.adjust
-        logits[i] = logits[i] if adjust is None else adjust(rows[i].ids, logits[i])
-    return logits
 
 
 def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[int]) -> Tensor:

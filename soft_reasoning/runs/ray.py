@@ -21,7 +21,6 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.configuration.build import check_problems, plain
 from soft_reasoning.configuration.parts import built
-from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import Clock, Job
@@ -59,7 +58,6 @@ class RayActor:
             self._replaying.close()
             self._completions = None
             self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
-            check_abilities(self._local.method, self._local.context.engine)
             self._scheduler, self._config = Scheduler(self._local.context.engine), config
         check_problems(problems, self._local.method, self._local.context)
         return self._local.about

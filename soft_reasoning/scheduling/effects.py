@@ -56,7 +56,7 @@ class Submitted:
 
 
 Answer = Callable[[Sequence[Job[Any]], Any], Sequence[Any]]
-"""Returns an answer or a :class:`Submitted` for every job; the engine may be typed by an ability."""
+"""Returns an answer or a :class:`Submitted` for every job; the second argument is the engine."""
 
 
 _HANDLERS: dict[type[Effect], tuple[Answer, str]] = {}

@@ -22,7 +22,7 @@ class Method(Protocol):
     the scheduler.
 
     A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
-    then pass@m is estimated. It lists the ``engines.abilities`` that it needs in ``needs``.
+    then pass@m is estimated.
     """
 
     @property

@@ -14,7 +14,6 @@ from itertools import count, islice
 from typing import Any
 
 from soft_reasoning.checks import whole
-from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import Submitted, check_answers, find_handler, grouped
@@ -153,12 +152,10 @@ def drive(
         watch: Called after every step with the tokens that each unfinished problem has generated so far.
 
     Raises:
-        UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's
-            mistake, with the problem's name.
+        UserError: For a user's mistake, with the problem's name.
         ProblemError: For any other error. Both are raised after finished problems have been yielded.
     """
     whole("max_live", max_live, least=1)
-    check_abilities(method, context.engine)
     scheduler, source = Scheduler(context.engine, clock), iter(problems)
     try:
         while True:

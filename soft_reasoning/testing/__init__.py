@@ -2,6 +2,6 @@
 
 import pytest
 
-SUITES = ("abilities", "acquisition", "embedding", "engine", "surrogate")
+SUITES = ("acquisition", "embedding", "engine", "surrogate")
 
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in SUITES))

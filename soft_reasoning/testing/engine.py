@@ -306,3 +306,24 @@ class EngineContract:
             engine.generate([Request(())])
         with pytest.raises(UserError, match=f"context of {engine.context_length} tokens"):
             engine.generate([Request((5,) * engine.context_length)])
+
+
+class HiddenStateContract:
+    """Of an engine with ``reads_hidden_states``."""
+
+    def test_a_request_reads_its_own_alone_and_in_a_batch(self, engine, prompts):
+        assert engine.reads_hidden_states
+        noise = torch.randn(2, engine.hidden_size, generator=torch.Generator().manual_seed(0))
+        soft = {"soft": 0.5 * engine.embedding_rms * noise, "position": 2}
+        looks = [
+            Request(prompt, max_new_tokens=0, hidden_state=True, **more)
+            for prompt in prompts
+            for more in ({}, soft)
+        ]
+        *together, written = engine.generate([*looks, Request(prompts[0], max_new_tokens=3)])
+        for request, completion in zip(looks, together, strict=True):
+            assert completion.hidden_state.shape == (engine.hidden_size,)
+            assert completion.hidden_state.dtype == torch.float32
+            [alone] = engine.generate([request])
+            assert torch.allclose(alone.hidden_state, completion.hidden_state, atol=1e-5)
+        assert written.hidden_state is None

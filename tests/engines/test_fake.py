@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.testing.abilities import AdjustsLogitsContract, FeedsEmbeddingsContract
 from soft_reasoning.testing.engine import EngineContract
-from soft_reasoning.types import Request
+from soft_reasoning.types import Request, UserError
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +21,18 @@ def prompts(engine):
     return [tuple(engine.tokenizer.encode(text)) for text in texts]
 
 
-class TestFake(EngineContract, FeedsEmbeddingsContract, AdjustsLogitsContract):
+class TestFake(EngineContract):
     def test_answers_are_small_numbers_that_depend_on_the_prompt(self, engine):
         prompts = [tuple(engine.tokenizer.encode(f"Question {i}:")) for i in range(40)]
         texts = [run.text for run in engine.generate([Request(p) for p in prompts])]
         answers = {int(text.split("Answer:")[1]) for text in texts}
         assert len(answers) > 8 and answers <= set(range(21))
+
+    def test_a_hidden_state_is_refused(self, engine, prompts):
+        request = Request(prompts[0], max_new_tokens=0, hidden_state=True)
+        with pytest.raises(UserError, match="expected an engine that reads hidden states, got FakeEngine"):
+            engine.add([Request(prompts[0]), request])
+        assert not engine.queued
 
 
 @given(st.text())

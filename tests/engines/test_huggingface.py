@@ -8,14 +8,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
-from soft_reasoning.testing.abilities import (
-    AdjustsLogitsContract,
-    FeedsEmbeddingsContract,
-    HiddenStatesContract,
-    LMHeadContract,
-    SoftTokenGradientsContract,
-)
-from soft_reasoning.testing.engine import EngineContract
+from soft_reasoning.testing.engine import EngineContract, HiddenStateContract
 from soft_reasoning.types import Request, Sampling
 from tests.engines.models import BASE, FAMILIES, SHARING, random_ids, tiny, tiny_engine
 
@@ -96,14 +89,8 @@ class TestHuggingFace(EngineContract):
         assert tiny_engine()._runner.max_rows == 96
 
 
-class TestAbilities(
-    FeedsEmbeddingsContract,
-    AdjustsLogitsContract,
-    HiddenStatesContract,
-    LMHeadContract,
-    SoftTokenGradientsContract,
-):
-    """A model with a block table, one that bends its logits, one with a cache of its own."""
+class TestHiddenStates(HiddenStateContract):
+    """A model with a block table, one that caps its logits, one with a cache of its own."""
 
     @pytest.fixture(scope="class", params=["llama", "gemma2", "mamba"])
     def engine(self, request):
@@ -112,6 +99,16 @@ class TestAbilities(
     @pytest.fixture(scope="class")
     def prompts(self):
         return [random_ids(length, seed) for seed, length in enumerate((40, 12, 33))]
+
+    def test_it_is_the_last_layer_s_after_its_norm(self, engine, prompts):
+        """As transformers gives it, also for the embeddings that a prompt's tokens stand for."""
+        prompt = prompts[0]
+        with torch.inference_mode():
+            whole = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states[-1][0, -1]
+        soft = {"prompt_ids": prompt[:2] + prompt[4:], "soft": engine.embed(prompt[2:4]), "position": 2}
+        for request in ({"prompt_ids": prompt}, soft):
+            [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=True)])
+            assert torch.allclose(look.hidden_state, whole.float(), atol=1e-4)
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))

@@ -358,3 +358,10 @@ def test_quantisation_in_full_and_a_map_of_devices(asked):
     assert model.kwargs["quantization_config"].bnb_4bit_quant_type == "nf4"
     assert dict(model.kwargs["device_map"]) == {"model": "cpu"}
     assert asked("model.quantization=8bit")[2].kwargs["device_map"] == {"": "cpu"}
+
+
+def test_the_end_tokens_of_a_composed_model_stand_in_its_text_part():
+    config = AutoConfig.for_model("gemma3", text_config={"eos_token_id": [1, 7]}, eos_token_id=None)
+    assert config.eos_token_id is None
+    model = type("model", (), {"config": config, "generation_config": None})
+    assert eos_ids(model, FakeTokenizer()) == {1, 7}

@@ -74,7 +74,7 @@ def kinds(engine, prompts) -> list[Request]:
     """Requests for text and for every reading."""
     soft = engine.embed(prompts[0][:2]) * 1.1
     drawn = {"sampling": Sampling(1.1, top_k=30), "max_new_tokens": 8}
-    states = {"hidden_state": True} if hasattr(engine, "hidden_states") else {}
+    states = {"hidden_state": engine.reads_hidden_states}
     return [
         *(Request(prompt, seed=seed, **drawn) for seed, prompt in enumerate(prompts)),
         Request(prompts[0], soft=soft, position=1, max_new_tokens=6, top_logprobs=3, next_logits=True),
@@ -133,17 +133,6 @@ def test_what_a_deadline_cut_is_not_stored_and_what_is_stored_meets_any_deadline
     [whole] = engine.generate([request])
     assert cut.generated_tokens == 1 < whole.generated_tokens and not whole.replayed
     assert engine.generate([late]) == [whole]
-
-
-def test_completions_that_a_function_decides_are_not_stored(engine, prompts, place):
-    for field, function in (
-        ("adjust", lambda ids, logits: -logits),
-        ("feed", lambda logits: engine.embed([5])[0]),
-    ):
-        request = Request(prompts[0], max_new_tokens=3, **{field: function})
-        for _ in range(2):
-            assert not engine.generate([request])[0].replayed
-    assert not engine.generate([Request(prompts[0], max_new_tokens=3)])[0].replayed
 
 
 def test_a_store_belongs_to_the_weights(place, prompts):

@@ -14,8 +14,6 @@ from soft_reasoning.configuration.parts import built
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("[!_]*.yaml"))
 QUICK = ("cot", "self_consistency", "program")
-UNFAKED = ("slot", "latentseek")
-"""Those that need what the fake engine lacks run on the bundled model."""
 
 
 def records(folder):
@@ -32,10 +30,9 @@ def records(folder):
     "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS]
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
-    engine = "hf" if method in UNFAKED else "fake"
     options = "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"
     prompt = ["prompt=math"] if "program" in method or method == "mixed_consistency" else []
-    config = compose_config([f"method={method}", f"engine={engine}", *prompt, *options])
+    config = compose_config([f"method={method}", "engine=fake", *prompt, *options])
     with closing(built(config, "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)

@@ -1,7 +1,6 @@
 """The key of a completion: a hash of everything that decides it.
 
-It covers the request (:func:`request_key`) and the engine (:func:`engine_identity`). A completion that also
-depends on a function of the caller has no key.
+It covers the request (:func:`request_key`) and the engine (:func:`engine_identity`).
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ APART = (
     "role",
     "deadline",
     "turn",
-    "adjust",
-    "feed",
 )
 """Fields of a request that :func:`request_key` does not take as they are."""
 
@@ -58,15 +55,13 @@ PIECES = 64
 """Parts of a tensor that are summed apart."""
 
 
-def request_key(row: RunningRequest, engine: bytes) -> bytes | None:
-    """Return the key of a request to ``engine`` (its identity); None if a function decides its tokens.
+def request_key(row: RunningRequest, engine: bytes) -> bytes:
+    """Return the key of a request to ``engine`` (its identity).
 
     ``role``, ``deadline`` and ``turn`` are left out, since they decide no token of a finished completion. The
     seed is left out where nothing is drawn.
     """
     request, soft = row.request, row.soft
-    if request.adjust is not None or request.feed is not None:
-        return None
     drawn = row.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
     facts = {
         **{part.name: getattr(request, part.name) for part in fields(request) if part.name not in APART},

@@ -30,12 +30,12 @@ class Replay:
     def begin(self, rows: Mapping[int, RunningRequest]) -> dict[int, Completion]:
         """Return the stored completions among ``rows``, by ticket, and note the keys of the others."""
         keys = {ticket: request_key(row, self._identity) for ticket, row in rows.items()}
-        stored = self._store.find({key for key in keys.values() if key is not None})
+        stored = self._store.find(set(keys.values()))
         replayed: dict[int, Completion] = {}
         for ticket, key in keys.items():
             if key in stored:
                 replayed[ticket] = replace(stored[key], replayed=True)
-            elif key is not None:
+            else:
                 self._keys[ticket] = key, rows[ticket].max_new_tokens
         return replayed
 

@@ -44,7 +44,7 @@ def decode(data: bytes) -> Completion:
     for name, value in plain.items():
         if isinstance(value, dict):
             dtype: torch.dtype = getattr(torch, value["dtype"])
-            with torch.inference_mode(False):  # it may take part in gradients
+            with torch.inference_mode(False):  # an ordinary tensor, as the engine's
                 plain[name] = row = torch.empty(value["shape"], dtype=dtype)
                 raw = numpy.frombuffer(data, numpy.uint8, value["bytes"], at)
                 row.view(torch.uint8).copy_(torch.from_numpy(raw.copy()).view_as(row.view(torch.uint8)))

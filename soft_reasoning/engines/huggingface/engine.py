@@ -14,7 +14,7 @@ import torch
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.base import Outcome
+from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.devices import (
     choose_device,
     choose_threads,
@@ -23,7 +23,6 @@ from soft_reasoning.engines.devices import (
     keep_freed_memory,
     memory_for,
 )
-from soft_reasoning.engines.hidden_states import DifferentiableEngine
 from soft_reasoning.engines.huggingface.probe import choose_runner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import UserError
@@ -34,7 +33,7 @@ ROWS_ON_CPU = 96
 """Beyond this many rows a step takes proportionally longer: the processor is already at full speed."""
 
 
-class HuggingFaceEngine(DifferentiableEngine):
+class HuggingFaceEngine(Engine):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.
@@ -61,6 +60,7 @@ class HuggingFaceEngine(DifferentiableEngine):
     """
 
     running_type = Sequence
+    reads_hidden_states = True
 
     def __init__(
         self,

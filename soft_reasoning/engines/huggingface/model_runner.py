@@ -66,11 +66,7 @@ class Runner:
     def embed_newest(self, sequences: list[Sequence]) -> Tensor:
         """(padded_count(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
         ids = [sequence.ids[-1] for sequence in sequences]
-        rows = self.embed(ids + ids[-1:] * (self.padded_count(len(ids)) - len(ids)))
-        for i, sequence in enumerate(sequences):
-            if sequence.fed is not None:
-                rows[i] = sequence.fed.to(rows)
-        return rows
+        return self.embed(ids + ids[-1:] * (self.padded_count(len(ids)) - len(ids)))
 
     @contextmanager
     def reading_states(self, sequences: list[Sequence]) -> Generator[list[Tensor]]:
