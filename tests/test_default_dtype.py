@@ -26,7 +26,6 @@ CALLS = {
     "self_consistency": ["method=self_consistency", "method.samples=3"],
     "verified_sampling": ["method=verified_sampling"],
     "random_soft_prompts": ["method=random_soft_prompts"],
-    "power_sampling": ["method=power_sampling", "method.steps=1"],
     "rap": ["method=rap"],
 }
 

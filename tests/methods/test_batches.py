@@ -22,8 +22,6 @@ METHODS = {
     "early_stopping_consistency": ("method.samples=2",),
     "self_certainty": (),
     "deepconf": (),
-    "power_sampling": ("method.blocks=2", "method.steps=2"),
-    "power_lookahead": ("method.candidates=2", "method.rollouts=2", "method.lookahead=4"),
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),
@@ -43,7 +41,7 @@ def engine(request):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(m, marks=pytest.mark.slow) if m in ("rap", "power_lookahead") else m for m in METHODS],
+    [pytest.param(m, marks=pytest.mark.slow) if m == "rap" else m for m in METHODS],
 )
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
     config = compose_config([f"method={name.split()[0]}", "max_new_tokens=12", *METHODS[name]])

@@ -118,12 +118,10 @@ PROGRAMS = ["program", "program_consistency", "mixed_consistency"]
 BUDGETED = (
     "soft_reasoning random_embedding verified_sampling cot self_consistency best_of_n fire cot_decoding "
     "verifier_only rap prefix_scorer random_soft_prompts several_temperatures adaptive_consistency "
-    "early_stopping_consistency self_certainty deepconf "
-    "power_sampling power_lookahead"
+    "early_stopping_consistency self_certainty deepconf"
 ).split() + PROGRAMS
 LONG = (
     "rap",
-    "power_lookahead",
     "best_of_n",
     "adaptive_consistency",
     "random_embedding",
