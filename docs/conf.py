@@ -37,8 +37,7 @@ exclude_patterns = [
     "multirun",
     "outputs",
     "tests",
-    "soft_reasoning/integrations/custom_generate",
-]  # a repository of its own on the hub
+]
 
 html_theme = "furo"
 html_title = f"soft_reasoning {version}"

@@ -37,7 +37,6 @@ TASKS = {
             "lm-eval against the server": "integrations/test_server_command.py",
             "CUDA, MPS or CPU (mocked)": "engines/test_devices.py -k device",
             "8 billion parameters on 24 GB (arithmetic)": "engines/test_devices.py -k card",
-            "model.generate of transformers": "integrations/test_custom_generate.py -k 'not slow'",
         }.items()
     },
     "an answer from Python": f'{sys.executable} -c "from soft_reasoning import SoftReasoner; '
