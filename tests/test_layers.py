@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types checks thoughts answers demo data prompts engines scheduling search rewards space methods "
-    "objective configuration runs reports solution api integrations commands run testing"
+    "objective task configuration runs reports solution api integrations commands run testing"
 ).split()
 READ = {"soft_reasoning.runs.files", "soft_reasoning.runs.manifest", "soft_reasoning.runs.records"}
 """What reports know of runs: names and readers of files, configurations, records."""

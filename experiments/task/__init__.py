@@ -1,0 +1,1 @@
+"""What a task teaches once: recordings of real models for the screening and the probe, and their tables."""

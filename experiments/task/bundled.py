@@ -1,0 +1,249 @@
+"""A task's soft tokens on the bundled model: Bayesian optimisation and its controls, at equal evaluations.
+
+    python -m experiments.task.bundled FOLDER [--seeds 3] [--table]
+
+Each seed has its own matrix A, 64 training and 100 validation problems. A search evaluates 72 points (the
+opening phrases are twenty) on the training problems; the best five are compared on the validation problems,
+and the best of these answers the 500 test problems. FOLDER gets every evaluation and every answer; a repeated
+command goes on. ``--table`` prints the table of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.reports.statistics import paired_bootstrap
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.space.task_space import TaskSpace
+from soft_reasoning.task import Evaluation, TaskObjective, tune
+from soft_reasoning.types import Problem, generator_for
+
+TRAINING, VALIDATION = 64, 100
+EVALUATIONS, FINALISTS = 72, 5
+PHRASES = (
+    "Step by step:",
+    "Let us think step by step.",
+    "First,",
+    "We start with",
+    "Start:",
+    "At first there are",
+    "Begin with",
+    "The answer is",
+    "Answer:",
+    "Now",
+    "So",
+    "To solve this,",
+    "1)",
+    "Let us count:",
+    "In total",
+    "Then",
+    "We know that",
+    "Careful:",
+    "Solution:",
+    "We compute",
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a seed's searches share: its context, and the three sets of problems."""
+
+    context: Context
+    training: Sequence[Problem]
+    validation: Sequence[Problem]
+    test: Sequence[Problem]
+
+    def objective(self, problems: Sequence[Problem], space: TaskSpace) -> TaskObjective:
+        return TaskObjective(problems, space, self.context)
+
+
+Found = tuple[Tensor, float, float, int]
+"""Vectors, their mean rewards on training and validation problems, and the evaluations that it took."""
+Search = Callable[[Parts, TaskSpace, Path], Found]
+
+
+def validated(
+    parts: Parts, space: TaskSpace, vectors: Sequence[Tensor], evaluations: Sequence[Evaluation]
+) -> Found:
+    """The best on the validation problems of the best on the training problems."""
+    order = sorted(range(len(vectors)), key=lambda i: -evaluations[i].mean)[:FINALISTS]
+    results = parts.objective(parts.validation, space).ask([vectors[i] for i in order])
+    place = max(range(len(order)), key=lambda i: results[i].mean)
+    best = order[place]
+    return vectors[best], evaluations[best].mean, results[place].mean, len(vectors)
+
+
+def bayesian(parts: Parts, space: TaskSpace, history: Path) -> Found:
+    objective = parts.objective(parts.training, space)
+    found = tune(
+        objective,
+        parts.objective(parts.validation, space),
+        evaluations=EVALUATIONS,
+        finalists=FINALISTS,
+        history=history,
+    )
+    assert found.validation is not None
+    return objective.vectors(found.point.u), found.search.mean, found.validation.mean, EVALUATIONS
+
+
+def random(parts: Parts, space: TaskSpace, history: Path) -> Found:
+    objective = parts.objective(parts.training, space)
+    low, high = objective.bounds
+    stream = generator_for(parts.context.seed, "random", space.tokens)
+    X = low + (high - low) * torch.rand(EVALUATIONS, objective.dim, dtype=torch.float64, generator=stream)
+    evaluations = objective.evaluate(X)
+    return validated(parts, space, [objective.vectors(e.u) for e in evaluations], evaluations)
+
+
+def evolution(parts: Parts, space: TaskSpace, history: Path) -> Found:
+    from cmaes import CMA
+
+    objective = parts.objective(parts.training, space)
+    bounds = objective.bounds.T.double().numpy()
+    population = 12
+    optimiser = CMA(
+        np.zeros(objective.dim),
+        sigma=0.3 * float(bounds[0, 1] - bounds[0, 0]),
+        bounds=bounds,
+        population_size=population,
+        seed=parts.context.seed,
+    )
+    while len(objective.evaluations) < EVALUATIONS:
+        points = [optimiser.ask() for _ in range(population)]
+        results = objective.evaluate(torch.tensor(np.stack(points)))
+        optimiser.tell([(u, -e.mean) for u, e in zip(points, results, strict=True)])
+    evaluations = objective.evaluations
+    return validated(parts, space, [objective.vectors(e.u) for e in evaluations], evaluations)
+
+
+def hard_tokens(parts: Parts, space: TaskSpace, history: Path) -> Found:
+    """The likeliest first tokens, by their mean probability over the training problems."""
+    engine = parts.context.engine
+    objective = parts.objective(parts.training, TaskSpace(kind="mixture", dim=EVALUATIONS))
+    vectors = list(engine.embed(objective.likely).unsqueeze(1))
+    return validated(parts, space, vectors, objective.ask(vectors))
+
+
+def phrases(parts: Parts, space: TaskSpace, history: Path) -> Found:
+    engine = parts.context.engine
+    vectors = [engine.embed(engine.tokenizer.encode(p, add_special_tokens=False)) for p in PHRASES]
+    return validated(parts, space, vectors, parts.objective(parts.training, space).ask(vectors))
+
+
+RUNS: dict[str, tuple[Search, TaskSpace]] = {
+    "Bayesian optimisation, 1 token": (bayesian, TaskSpace()),
+    "Bayesian optimisation, 4 tokens": (bayesian, TaskSpace(tokens=4)),
+    "random search, 1 token": (random, TaskSpace()),
+    "random search, 4 tokens": (random, TaskSpace(tokens=4)),
+    "CMA-ES, 4 tokens": (evolution, TaskSpace(tokens=4)),
+    "hard tokens": (hard_tokens, TaskSpace()),
+    "opening phrases": (phrases, TaskSpace()),
+}
+
+
+def seeds(count: int) -> Iterator[Parts]:
+    """The parts of each seed."""
+    words = ["model=demo", "dataset=demo"]
+    config, other = compose_config(words), compose_config([*words, "dataset.split=validation"])
+    context = build_context(config, build_engine(config))
+    test, rest = build_dataset(config).problems(), build_dataset(other).problems()
+    for seed in range(count):
+        mine = rest[seed * (TRAINING + VALIDATION) :][: TRAINING + VALIDATION]
+        yield Parts(replace(context, seed=seed), mine[:TRAINING], mine[TRAINING:], test)
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(lines: Sequence[dict[str, Any]]) -> Table:
+    """Each search's accuracy on the test problems, seed by seed, and its paired difference from others."""
+    answers: dict[str, list[list[float]]] = {}
+    for line in lines:
+        answers.setdefault(line["run"], []).append(line["rewards"])
+    mean = {run: np.mean(rewards, axis=0).tolist() for run, rewards in answers.items()}
+
+    def minus(run: str, other: str) -> str:
+        if run == other or other not in mean:
+            return ""
+        interval = paired_bootstrap(mean[run], mean[other])
+        return f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+    rows: list[list[str]] = []
+    for run in ("greedy", *RUNS):
+        if run not in answers:
+            continue
+        mine = [line for line in lines if line["run"] == run]
+        each = ", ".join(f"{100 * np.mean(line['rewards']):.1f}" for line in mine)
+        training, validation = (
+            f"{100 * np.mean([line[part] for line in mine]):.1f}" if run != "greedy" else ""
+            for part in ("training", "validation")
+        )
+        control = f"random search, {run[-7:].strip(', ')}" if run.startswith(("Bayes", "CMA")) else run
+        tokens = np.mean([line["tokens"] for line in mine]) / len(mean[run])
+        rows.append(
+            [
+                run,
+                str(mine[0]["evaluations"]),
+                training,
+                validation,
+                each,
+                f"{100 * np.mean(mean[run]):.1f}",
+                minus(run, "greedy"),
+                minus(run, control),
+                f"{tokens:.0f}",
+            ]
+        )
+    columns = ["search", "evaluations", "training %", "validation %", "test %, each seed", "test %"]
+    return Table([*columns, "minus greedy", "minus random search", "tokens"], rows)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--table", action="store_true", help="print the table of what is there")
+    arguments = parser.parse_args(words)
+    results = arguments.folder / "answers.jsonl"
+    if arguments.table:
+        print(table(stored(results)).markdown())
+        return
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+
+    def store(run: str, seed: int, evaluation: Evaluation, **fields: Any) -> None:
+        right = {"rewards": evaluation.rewards, "tokens": evaluation.tokens}
+        with open(results, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"run": run, "seed": seed, **fields, **right}) + "\n")
+
+    for parts in seeds(arguments.seeds):
+        seed = parts.context.seed
+        known = {(line["run"], line["seed"]) for line in stored(results)}
+        if not seed and ("greedy", 0) not in known:
+            [greedy] = parts.objective(parts.test, TaskSpace()).ask([None])
+            store("greedy", 0, greedy, evaluations=0)
+        for run, (search, space) in RUNS.items():
+            if (run, seed) in known:
+                continue
+            history = arguments.folder / f"{run.replace(', ', '-').replace(' ', '_')}-{seed}.jsonl"
+            vectors, training, validation, count = search(parts, space, history)
+            [test] = parts.objective(parts.test, space).ask([vectors])
+            store(run, seed, test, evaluations=count, training=training, validation=validation)
+            print(f"{run}, seed {seed}: {training:.3f} {validation:.3f} {test.mean:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""What a task's questions teach together: a soft token for all of them."""
+
+from soft_reasoning.task.objective import Evaluation, TaskObjective
+from soft_reasoning.task.screening import SPACES, Screened, Spread, screen, spread
+from soft_reasoning.task.tuning import Tuned, tune
+
+__all__ = [
+    "SPACES",
+    "Evaluation",
+    "Screened",
+    "Spread",
+    "TaskObjective",
+    "Tuned",
+    "screen",
+    "spread",
+    "tune",
+]

@@ -1,0 +1,376 @@
+"""The mean reward of a task's questions as a BoTorch test problem over the soft tokens that they share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+import torch
+from botorch.test_functions.base import BaseTestProblem
+from torch import Tensor
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.rewards.programs import Programs
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method, Steps
+from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.scheduling.solutions import read_candidate, solution_request
+from soft_reasoning.space.task_space import (
+    TaskPoint,
+    TaskSpace,
+    greedy_anchor,
+    made_for,
+    question_fingerprint,
+    task_request,
+)
+from soft_reasoning.types import Candidate, Generate, Problem, Request, Result, Usage, UserError
+
+Run = Callable[[Sequence[Problem], Method], Sequence[Result]]
+"""Solves problems with a method and returns their results in order."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A point on a task's first questions.
+
+    Attributes:
+        u: The point; empty for greedy decoding without soft tokens, and for vectors of no space.
+        rewards: The reward of each question that was asked.
+        tokens: Generated tokens, all questions together.
+        texts: A short hash of each text, by which points that write the same are known. It leaves out the
+            first tokens of a greedy text in whose place a point would have soft tokens.
+    """
+
+    u: tuple[float, ...]
+    rewards: tuple[float, ...]
+    tokens: int
+    texts: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        """The mean reward."""
+        return fmean(self.rewards)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the mean, that of a binomial share, pulled towards a half so that it is never 0."""
+        count = len(self.rewards)
+        share = (sum(self.rewards) + 1) / (count + 2)
+        return share * (1 - share) / count
+
+
+class TaskObjective(BaseTestProblem):
+    """f(u): the mean reward of a task's questions, decoded after the soft tokens of a point u in R^d.
+
+    ``objective(X)`` for X (n, d) returns the means (n,), larger is better; :meth:`observe` returns their
+    variances, too. All points answer the same questions, greedily, so points differ by what they change and
+    not by the questions. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension, as for
+    ``SoftReasoningObjective``.
+
+    Args:
+        problems: The questions, in the order in which they are asked.
+        space: The soft tokens.
+        context: The engine, prompts, grader and seed.
+        accepted: The answers of each question that are rewarded, each with an equal share of 1; None is the
+            reference answer alone. :func:`program_answers` gives answers where there are no references.
+        max_new_tokens: Tokens per solution.
+        negate: Whether to return -f, for optimisers that minimise.
+        run: Solves problems with a method. None drives the engine in the caller's thread.
+
+    Attributes:
+        dim: d, dimensions of the search.
+        likely: The ids of the likely first tokens that a mixture mixes.
+        evaluations: Every evaluation of points so far, in order.
+        usage: Tokens and sequences so far, by role.
+
+    Raises:
+        UserError: For no questions, or questions without an accepted answer.
+
+    Example:
+        >>> objective = TaskObjective(problems, TaskSpace(kind="vector"), context)
+        >>> objective(torch.randn(5, objective.dim, dtype=torch.float64))
+    """
+
+    _is_minimization_by_default = False
+    _check_grad_at_opt = False
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        space: TaskSpace,
+        context: Context,
+        *,
+        accepted: Sequence[Sequence[str]] | None = None,
+        max_new_tokens: int = 300,
+        negate: bool = False,
+        run: Run | None = None,
+    ) -> None:
+        whole("max_new_tokens", max_new_tokens, least=1)
+        self.problems: list[Problem] = list(problems)
+        self.space, self.context = space, replace(context, limits=Limits())
+        self._accepted = _accepted(self.problems, accepted)
+        self._max_new_tokens = max_new_tokens
+        self._solve = run or self._drive
+        self.usage: dict[str, Usage] = {}
+        self.evaluations: list[Evaluation] = []
+        self.likely: list[int] = self._likely(space.likely_tokens) if space.likely_tokens else []
+        self._vectors = space.bind(context.engine, context.seed, self.likely)
+        self._anchors: list[Tensor] = self._greedy_anchors() if space.anchored else []
+        self.dim: int = space.dimensions
+        self.continuous_inds: list[int] = list(range(self.dim))
+        self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
+        super().__init__(negate=negate)
+
+    def evaluate_true(self, X: Tensor) -> Tensor:
+        """Return the mean rewards, shape (batch,), of points ``X`` (batch x d) on all questions.
+
+        Raises:
+            ValueError: If the points have another dimension or are not finite.
+        """
+        return self.observe(X)[0].squeeze(-1)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return self.evaluate_true(X)
+
+    def observe(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means and their variances, (batch x 1) each, as a ``SingleTaskGP`` takes them."""
+        evaluations = self.evaluate(X)
+        means, variances = ([getattr(e, name) for e in evaluations] for name in ("mean", "variance"))
+        shape = (*X.shape[:-1], 1)
+        return X.new_tensor(means).reshape(shape), X.new_tensor(variances).reshape(shape)
+
+    def evaluate(
+        self, X: Tensor, *, best: Evaluation | None = None, first: int = 16, delta: float = 0.05
+    ) -> list[Evaluation]:
+        """Evaluate points ``X`` (batch x d), and add them to ``evaluations``.
+
+        With ``best`` a point is dropped as soon as it is worse by Hoeffding's bound: after ``first``, twice
+        as many, ... questions, if the mean difference of their rewards to those of ``best``, plus
+        2 sqrt(log(1 / delta) / 2n), is below 0. It then has the rewards of these questions only.
+
+        Raises:
+            ValueError: If the points have another dimension or are not finite.
+        """
+        points = self._checked(X)
+        vectors = self._vectors(points)
+        if best is None:
+            evaluations = self.ask(list(vectors))
+        else:
+            evaluations = self._race(vectors, best, whole("first", first, least=1), delta)
+        named = [replace(e, u=tuple(u.tolist())) for u, e in zip(points, evaluations, strict=True)]
+        self.evaluations += named
+        return named
+
+    def _race(self, vectors: Tensor, best: Evaluation, first: int, delta: float) -> list[Evaluation]:
+        real("delta", delta, above=0.0, below=1.0)
+        total = len(self.problems)
+        parts: list[list[Evaluation]] = [[] for _ in vectors]
+        running, start, end = list(range(len(vectors))), 0, min(first, total)
+        while running and start < total:
+            asked = self.ask([vectors[i] for i in running], slice(start, end))
+            for i, evaluation in zip(running, asked, strict=True):
+                parts[i].append(evaluation)
+            slack = 2 * math.sqrt(math.log(1 / delta) / (2 * end))
+            mark = fmean(best.rewards[:end])
+            running = [i for i in running if fmean(_joined(parts[i]).rewards) - mark + slack >= 0]
+            start, end = end, min(2 * end, total)
+        return [_joined(part) for part in parts]
+
+    def ask(self, vectors: Sequence[Tensor | None], part: slice = slice(None)) -> list[Evaluation]:
+        """Evaluate any soft tokens (m, D), which need be of no space, on a ``part`` of the questions.
+
+        They are added to the anchors if the space's points are. None is greedy decoding without soft tokens.
+        """
+        problems, accepted = self.problems[part], self._accepted[part]
+        anchors = dict(zip([p.id for p in problems], self._anchors[part], strict=False))
+        method = _Complete(vectors, anchors, self.space.placement, self._max_new_tokens)
+        results = self._run(problems, method)
+        rewards = [
+            [self._reward(candidate, p, answers) for candidate in result.candidates]
+            for p, answers, result in zip(problems, accepted, results, strict=True)
+        ]
+        return [
+            Evaluation(
+                (),
+                tuple(row[i] for row in rewards),
+                sum(result.candidates[i].generated_tokens for result in results),
+                tuple(
+                    _hashed(result.candidates[i].token_ids[self.replaced if x is None else 0 :])
+                    for result in results
+                ),
+            )
+            for i, x in enumerate(vectors)
+        ]
+
+    @property
+    def replaced(self) -> int:
+        """Number of first tokens in whose place a point has soft tokens."""
+        return self.space.tokens if self.space.placement == "last" else 0
+
+    def vectors(self, u: Sequence[float]) -> Tensor:
+        """Return the vectors (m, D) of a point."""
+        return self._vectors(self._checked(torch.tensor([tuple(u)], dtype=torch.float64)))[0]
+
+    def point(self, u: Sequence[float]) -> TaskPoint:
+        """Return the point ``u`` as ``method=soft_token`` takes it."""
+        return TaskPoint(
+            vectors=tuple(tuple(row) for row in self.vectors(u).tolist()),
+            anchored=self.space.anchored,
+            placement=self.space.placement,
+            u=tuple(u),
+            made_for=made_for(self.context),
+            questions={p.id: question_fingerprint(p.question) for p in self.problems},
+        )
+
+    def _reward(self, candidate: Candidate, problem: Problem, accepted: Sequence[str]) -> float:
+        equal = self.context.grader.equal
+        return sum(equal(candidate.answer, answer, problem.answer_type) for answer in accepted) / len(
+            accepted
+        )
+
+    def _likely(self, count: int) -> list[int]:
+        """The ids of the first tokens of largest mean probability over the questions."""
+        engine = self.context.engine
+        method = _Looks()
+        self._run(self.problems, method)
+        mean = torch.stack([method.probabilities[p.id] for p in self.problems]).mean(0)
+        mean[list(engine.tokenizer.all_special_ids)] = 0
+        if count > int((mean > 0).sum()):
+            raise UserError(f"dim: expected at most the vocabulary's size, got {count}")
+        return mean.topk(count).indices.tolist()
+
+    def _greedy_anchors(self) -> list[Tensor]:
+        method = _Anchors(self.space.tokens)
+        self._run(self.problems, method)
+        return [method.anchors[p.id] for p in self.problems]
+
+    def _checked(self, X: Tensor) -> Tensor:
+        if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
+            raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
+        return X.detach().double().cpu().reshape(-1, self.dim)
+
+    def _run(self, problems: Sequence[Problem], method: Method) -> Sequence[Result]:
+        results = self._solve(problems, method)
+        for result in results:
+            for role, usage in result.usage.items():
+                self.usage[role] = self.usage.get(role, Usage()) + usage
+        return results
+
+    def _drive(self, problems: Sequence[Problem], method: Method) -> Sequence[Result]:
+        solved = {problem.id: result for problem, result in drive(problems, method, self.context)}
+        return [solved[problem.id] for problem in problems]
+
+
+def program_answers(
+    problems: Sequence[Problem], context: Context, programs: Programs | None = None, run: Run | None = None
+) -> list[tuple[str, ...]]:
+    """Return the answers of the programs that the model writes for each question, as rewards without labels.
+
+    A question none of whose programs runs has none, and teaches nothing.
+    """
+    method = _Written(programs or Programs())
+    if run is None:
+        for _ in drive(problems, method, context):
+            pass
+    else:
+        run(problems, method)
+    return [method.answers[problem.id] for problem in problems]
+
+
+def _accepted(problems: Sequence[Problem], accepted: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]]:
+    if not problems:
+        raise UserError("questions: expected at least one, got none")
+    if len({problem.id for problem in problems}) < len(problems):
+        raise UserError("questions: expected each id once, got one twice")
+    if accepted is None:
+        accepted = [() if problem.gold is None else (problem.gold,) for problem in problems]
+    pairs = list(zip(problems, accepted, strict=True))
+    for problem, answers in pairs:
+        if not answers:
+            raise UserError(
+                f"question {problem.name}: expected an answer that counts as right, got none; give gold=, or "
+                "leave it out"
+            )
+    return [tuple(answers) for _, answers in pairs]
+
+
+def _joined(parts: Sequence[Evaluation]) -> Evaluation:
+    return Evaluation(
+        (),
+        tuple(reward for part in parts for reward in part.rewards),
+        sum(part.tokens for part in parts),
+        tuple(text for part in parts for text in part.texts),
+    )
+
+
+def _hashed(token_ids: Sequence[int]) -> str:
+    return hashlib.sha256(repr(tuple(token_ids)).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """Completes a question after each of ``vectors`` (m, D), added to the question's anchor if it has one."""
+
+    vectors: Sequence[Tensor | None]
+    anchors: dict[str, Tensor]
+    placement: str
+    max_new_tokens: int
+    name: str = "task"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        requests = [self._request(x, problem, context) for x in self.vectors]
+        completions = yield Generate(requests)
+        return Result(None, tuple(read_candidate(completion, problem, context) for completion in completions))
+
+    def _request(self, x: Tensor | None, problem: Problem, context: Context) -> Request:
+        if x is None:
+            return solution_request(problem, context, self.max_new_tokens)
+        soft = x.float() if problem.id not in self.anchors else x.float() + self.anchors[problem.id]
+        return task_request(soft, self.placement, problem, context, self.max_new_tokens)
+
+
+@dataclass(frozen=True)
+class _Anchors:
+    """Looks up each question's greedy first tokens."""
+
+    count: int
+    anchors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    name: str = "anchors"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        self.anchors[problem.id] = yield from greedy_anchor(
+            context.prompts.solve(problem), self.count, context
+        )
+        return Result(None, ())
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """Reads the probabilities (V,) of each question's first token."""
+
+    probabilities: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    name: str = "looks"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt = context.prompts.solve(problem)
+        [look] = yield Generate([Request(prompt.ids, max_new_tokens=0, next_logits=True, role="anchor")])
+        assert look.next_logits is not None
+        self.probabilities[problem.id] = look.next_logits.double().softmax(-1)
+        return Result(None, ())
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Writes programs and keeps the answers of those that ran."""
+
+    programs: Programs
+    answers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    name: str = "programs"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="verifier")
+        self.answers[problem.id] = tuple(p.answer for p in written if p.answer is not None)
+        return Result(None, ())
