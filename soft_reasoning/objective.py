@@ -118,29 +118,6 @@ class SoftReasoningObjective(BaseTestProblem):
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self.evaluate_true(X)
 
-    def features(self, X: Tensor) -> Tensor:
-        """Return the surrogate's inputs for the points ``X`` (n x d), shape (n, n) float64.
-
-        Any model can use them. Their distances are those of the configured ``features``, scaled to the median
-        distance of points of N(0, I). They are comparable only within a call: pass all points of a pool.
-
-        Raises:
-            ValueError: If the points have another dimension or are not finite.
-
-        Example:
-            >>> pool = torch.randn(64, objective.dim, dtype=torch.float64)
-            >>> features = objective.features(pool)
-            >>> chosen, y = [0, 1, 2, 3, 4], objective(pool[:5])
-            >>> model = SingleTaskGP(features[chosen], y.unsqueeze(-1))
-            >>> acquisition = LogExpectedImprovement(model, best_f=y.max())
-            >>> row, _ = optimize_acqf_discrete(acquisition, q=1, choices=features)
-            >>> best = (features == row).all(-1).nonzero().squeeze()
-        """
-        points = self._checked(X)
-        if not len(points):
-            return torch.empty(0, 0, dtype=torch.float64, device=X.device)
-        return self._run(self.space.look(points)).features.to(X.device)
-
     def _checked(self, X: Tensor) -> Tensor:
         if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
             raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")

@@ -35,13 +35,10 @@ CHOICES = sorted(
 APART = {"calibration", "experiment", "exemplars", "programs", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
-    **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
     **{f"method={name}": ["prompt=math"] for name in ("program", "program_consistency", "mixed_consistency")},
     **{f"verifier={name}": ["prompt=math"] for name in ("program", "ensemble")},  # demo has no such wording
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
-UNFAKED = {"features=hidden_state"}
-"""The fake engine has no hidden states; tests/methods/test_looking.py."""
 WITHOUT_SEARCH = {"method"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
@@ -52,7 +49,7 @@ def engine():
     return build_engine(compose_config(["engine=fake"]))
 
 
-@pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART and c not in UNFAKED])
+@pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART])
 def test_every_choice_composes_builds_and_solves(choice, engine):
     rounds = [] if choice.split("=")[0] in WITHOUT_SEARCH else ["search.rounds=1"]
     config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])

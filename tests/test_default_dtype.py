@@ -20,8 +20,6 @@ CALLS = {
     "the paper's": ["preset=paper"],
     "random points": ["search=random"],
     "gaussian": ["embedding=gaussian", "embedding.dim=20"],
-    "features": ["candidate_points=pool", "features=next_token", "surrogate=features"],
-    "hidden states": ["candidate_points=pool", "features=hidden_state", "surrogate=features"],
     "cot": ["method=cot"],
     "self_consistency": ["method=self_consistency", "method.samples=3"],
     "verified_sampling": ["method=verified_sampling"],

@@ -136,7 +136,6 @@ SMALL = {
     "bench_search": "--problems 2 --boxes Branin",
     "bring_your_own_optimiser": "--problems 1",
     "checking": "--problems 2 engine=fake",
-    "pools": "--problems 1 --points 20",
     "user_tasks": "'own CSV' 'a mistyped option'",
 }
 """By script, what makes it small."""

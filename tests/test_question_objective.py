@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf_discrete
 from botorch.test_functions.base import BaseTestProblem
-from gpytorch.kernels import Kernel
 
 from soft_reasoning import Problem, SoftReasoner, SoftReasoningObjective, UserError
 from soft_reasoning.answers import Grader
@@ -102,7 +98,6 @@ def test_negate_and_empty_batches_are_botorch_s(reasoner):
     assert torch.equal(negated(X), -objective(X)) and torch.equal(negated.evaluate_true(X), objective(X))
     for empty in (X[:0], X.new_empty(2, 0, 50)):
         assert negated(empty).shape == empty.shape[:-1]
-    assert objective.features(X[:0]).shape == (0, 0)
     assert len(negated.candidates) == 6, "an empty batch is no round"
 
 
@@ -138,36 +133,3 @@ print(*sorted(rooms))
     assert done.returncode == 0, done.stderr
     assert {"space", "methods"} <= {*done.stdout.split()}
     assert not {"configuration", "runs", "reports", "api", "commands"} & {*done.stdout.split()}
-
-
-class HalfSquared(Kernel):
-    """A kernel of the user's own: 1 / (1 + |x - x'|^2 / d)."""
-
-    def forward(self, x1, x2, diag=False, **params):
-        return 1 / (1 + self.covar_dist(x1, x2, square_dist=True, diag=diag) / x1.shape[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", [None, HalfSquared()])
-def test_features_are_inputs_of_a_users_own_model(kernel):
-    more = ["embedding=gaussian", "decoding=greedy", "candidate_points=pool", "features=lookahead"]
-    with SoftReasoner.from_pretrained("demo", overrides=more) as looking:
-        objective = looking.objective(QUESTION)
-        pool = torch.randn(16, objective.dim, dtype=torch.float64, generator=generator_for(0, "pool"))
-        features = objective.features(pool)
-        assert features.shape == (16, 16) and objective.usage["look"].sequences == 16
-        chosen = list(range(5))
-        y = objective(pool[chosen])
-        for _ in range(3):
-            model = SingleTaskGP(
-                features[chosen], y.unsqueeze(-1), torch.full((len(y), 1), 0.1).double(), covar_module=kernel
-            )
-            acquisition = LogExpectedImprovement(model, best_f=y.max())
-            left = [i for i in range(16) if i not in chosen]
-            row, _ = optimize_acqf_discrete(acquisition, q=1, choices=features[left])
-            [index] = [i for i in left if torch.equal(features[i], row[0])][:1]
-            chosen.append(index)
-            y = torch.cat([y, objective(pool[[index]])])
-        assert len(set(chosen)) == 8 and len(objective.candidates) == 8
-        with pytest.raises(ValueError, match="batch x 50"):
-            objective.features(torch.zeros(2, 3))

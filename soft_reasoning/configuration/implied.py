@@ -28,7 +28,6 @@ METHOD_GROUPS = (
     "acquisition",
     "candidate_points",
     "batch",
-    "features",
     "verifier",
     "reward",
     "final",

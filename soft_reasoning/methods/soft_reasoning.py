@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from soft_reasoning.checks import whole
 from soft_reasoning.rewards.rounds import Rounds, VerifiedMethod
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser
-from soft_reasoning.space import SearchSpace, SpaceSettings
-from soft_reasoning.space.features import PointFeatures
-from soft_reasoning.space.propose import Propose
-from soft_reasoning.types import Problem, Result, UserError, generator_for
+from soft_reasoning.space import Propose, SearchSpace, SpaceSettings
+from soft_reasoning.types import Problem, Result, generator_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +39,6 @@ class SoftReasoning(SpaceSettings, VerifiedMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("candidates", self.candidates, least=2)
-        if self.optimiser.pool is None and not isinstance(self.features, PointFeatures):
-            raise UserError(
-                "features: expected features=point without a pool of points, got "
-                f"{type(self.features).__name__}; use candidate_points=pool with search=bayesian or random"
-            )
 
     @property
     def independent(self) -> bool:
@@ -57,26 +48,17 @@ class SoftReasoning(SpaceSettings, VerifiedMethod):
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         space = yield from self.open(problem, context)
         rounds = Rounds(self, problem, context)
-        first = self.optimiser.pool or self.candidates
         stream = generator_for(context.seed, problem.id, "initial")
-        points, proposal = self.optimiser.initial(first, space.dim, stream), None
-        if self.optimiser.pool is not None:
-            space = yield from space.with_pool(points)
-            points, _ = yield from self._propose(space, rounds)
+        points, summary = self.optimiser.initial(self.candidates, space.dim, stream), None
         while True:
-            summary = None if proposal is None else proposal.summary()
             yield from space.evaluate(points, rounds, tokens=space.describe(points), proposal=summary)
-            if (yield from rounds.end("exhausted" if space.exhausted(rounds) else None)):
+            if (yield from rounds.end()):
                 break
-            points, proposal = yield from self._propose(space, rounds)
-        rounds.trace[0].update(space.summary())
+            proposal: Proposal = yield Propose(self.optimiser, space.state(rounds, self.candidates))
+            points, summary = proposal.points, proposal.summary()
+        rounds.trace[0]["anchor"] = space.anchor
         return rounds.result()
 
     def open(self, problem: Problem, context: Context) -> Steps[SearchSpace]:
         """Return the question's search space."""
         return (yield from SearchSpace.open(problem, context, self, self.reward))
-
-    def _propose(self, space: SearchSpace, rounds: Rounds) -> Steps[tuple[Tensor, Proposal]]:
-        """Return the next points (k, d) and the optimiser's proposal."""
-        proposal: Proposal = yield Propose(self.optimiser, space.state(rounds, self.candidates))
-        return space.proposed(proposal), proposal

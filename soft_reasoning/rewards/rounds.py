@@ -87,10 +87,10 @@ class Rounds:
         entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": verifier}
         self.trace.append({**entry, **entries})
 
-    def end(self, method_reason: str | None = None) -> Steps[bool]:
-        """Report the round, and return whether the rounds end: by stopping rule, method or budget.
+    def end(self) -> Steps[bool]:
+        """Report the round, and return whether the rounds end: by stopping rule or budget.
 
-        The trace holds the reason. ``method_reason`` is the method's reason to end them, if any.
+        The trace holds the reason.
         """
         history, verdict, kind = self.history, self.verdicts[-1], self._problem.answer_type
         number = len(self.trace) - 1
@@ -104,7 +104,7 @@ class Rounds:
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, number, last, self.trace[-1])
-        reason = reason or method_reason or spent
+        reason = reason or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None

@@ -30,14 +30,13 @@ class Proposal:
     """The next round of a problem. Random search leaves everything but the points empty.
 
     Attributes:
-        points: (k, d) float64, distinct; (k, F) features if the points are chosen from a pool.
+        points: (k, d) float64, distinct.
         mean: (k,) their posterior means before the round.
         sd: (k,) their posterior standard deviations.
         acquisition: (k,) acquisition values when chosen.
         incumbent: The value to improve on.
         decided: Share of the points that the acquisition function chose. A point does not count if all its
             candidate points had the same value.
-        chosen: Indices of the points in the pool; none without a pool.
     """
 
     points: Tensor
@@ -46,7 +45,6 @@ class Proposal:
     acquisition: Tensor = _EMPTY
     incumbent: float = float("nan")
     decided: float = 0.0
-    chosen: tuple[int, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return the proposal's entry in a trace: the surrogate's expectations of the round.
@@ -70,13 +68,7 @@ class TopK:
     fantasies = False
 
     def choose(
-        self,
-        acquire: Acquire,
-        gp: CheapMarginalsGP,
-        X: Tensor,
-        incumbent: Tensor,
-        k: int,
-        behaviour: Tensor | None = None,
+        self, acquire: Acquire, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, k: int
     ) -> list[Proposal]:
         """Choose ``k`` points for each of b problems.
 
@@ -87,13 +79,10 @@ class TopK:
                 points for each pick.
             incumbent: (b,) values to improve on.
             k: Picks of a round.
-            behaviour: (b, N) for a pool ``X`` (b, N, d): points with equal numbers behave alike, and at most
-                one of them is chosen. Points with -1 are not chosen. There are at least k other numbers.
         """
         model, best, rows = gp, incumbent, torch.arange(len(incumbent))
         per_pick = X.ndim == 4
-        alike = torch.arange(X.shape[-2]).expand(len(rows), -1) if behaviour is None else behaviour
-        taken, values = alike < 0, torch.empty(0)
+        taken, values = torch.zeros(len(rows), X.shape[-2], dtype=torch.bool), torch.empty(0)
         picks: list[tuple[Tensor, ...]] = []
         for i in range(k):
             choices = X[:, i] if per_pick else X  # (N, d) or (b, N, d)
@@ -102,14 +91,14 @@ class TopK:
                 function = acquire(model, best.unsqueeze(-1))
                 values = function(points.unsqueeze(-2)).mT.expand(len(rows), -1)  # (b, N)
             index = first_best(values if per_pick else values.masked_fill(taken, -torch.inf))
-            taken = taken | (alike == alike[rows, index].unsqueeze(-1))
+            taken[rows, index] = True
             point = choices[rows, index] if choices.ndim == 3 else choices[index]
             top = values[rows, index]
-            picks.append((point, top, top - values.amin(-1) > TIE * top.abs(), index))
+            picks.append((point, top, top - values.amin(-1) > TIE * top.abs()))
             if self.fantasies and i + 1 < k:
                 model, mean = model.fantasise(point)
                 best = torch.maximum(best, mean)
-        points, values, decided, indices = (torch.stack(parts, 1) for parts in zip(*picks, strict=True))
+        points, values, decided = (torch.stack(parts, 1) for parts in zip(*picks, strict=True))
         mean, variance = gp.marginals(points)
         return [
             Proposal(
@@ -119,7 +108,6 @@ class TopK:
                 values[i],
                 float(incumbent[i]),
                 float(decided[i].double().mean()),
-                () if behaviour is None else tuple(indices[i].tolist()),
             )
             for i in range(len(rows))
         ]

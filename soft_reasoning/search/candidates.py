@@ -40,18 +40,6 @@ class NormalCandidates:
         return draws
 
 
-class PoolCandidates(NormalCandidates):
-    """``count`` points u ~ N(0, I), drawn once for each question and looked at before the first round."""
-
-    def __init__(self, count: int = 64):
-        super().__init__(count)
-
-
-def pool_size(points: NormalCandidates | None) -> int | None:
-    """Return the number of points in a question's pool; None if each round draws new points."""
-    return points.count if isinstance(points, PoolCandidates) else None
-
-
 class UniformCandidates(NormalCandidates):
     """u ~ U[0, 1]^d as in the public code: only one orthant."""
 

@@ -18,7 +18,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 import torch
-from botorch.acquisition import AcquisitionFunction, PosteriorStandardDeviation
+from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 from torch.random import fork_rng
@@ -26,7 +26,7 @@ from torch.random import fork_rng
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, pool_size
+from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates
 from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.search.surrogate import Surrogate, first_line
 from soft_reasoning.types import UserError, generator_for
@@ -42,18 +42,15 @@ ROUNDS_KEPT = 8
 
 @dataclass(eq=False)
 class SearchState:
-    """b problems with equal numbers of points, before a round: the data so far, and the possible next points.
+    """b problems with equal numbers of points, before a round.
 
     Attributes:
-        U: Points evaluated, (b, n, d) float64, or their features. n may be 0 if there is a pool.
+        U: Points evaluated, (b, n, d) float64.
         y: Their rewards, (b, n) float64.
         k: Points of the round.
         seed: The run's seed.
         round: Number of the round, from 1.
         keys: The problems' ids.
-        features: (b, N, F) float64 features of the problems' pools, from which the points are chosen.
-        behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for points that may not be
-            chosen.
 
     Raises:
         ValueError: If shapes do not fit or a value is not finite.
@@ -66,8 +63,6 @@ class SearchState:
     seed: int
     round: int
     keys: Sequence[str]
-    features: Tensor | None = None
-    behaviour: Tensor | None = None
 
     def __post_init__(self) -> None:
         whole("k", self.k, least=1)
@@ -81,21 +76,15 @@ class SearchState:
     @classmethod
     def join(cls, states: Sequence[SearchState]) -> SearchState:
         """Return a state with the problems of all ``states``, whose shapes, k, seed and round are equal."""
-        names = ("U", "y") if states[0].features is None else ("U", "y", "features", "behaviour")
-        joined: dict[str, Any] = {
-            name: torch.cat([getattr(state, name) for state in states]) for name in names
-        }
-        return replace(states[0], keys=[key for state in states for key in state.keys], **joined)
+        U, y = (torch.cat([getattr(state, name) for state in states]) for name in ("U", "y"))
+        return replace(states[0], U=U, y=y, keys=[key for state in states for key in state.keys])
 
 
 class Optimiser(Protocol):
     """Chooses the points of every round."""
 
-    pool: int | None
-    """Number of points in a question's pool; None if each round draws new candidate points."""
-
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        """The first round or, with a pool, the pool: (k, dim) float64."""
+        """The first round: (k, dim) float64."""
         ...
 
     def propose(self, state: SearchState) -> list[Proposal]:
@@ -120,24 +109,6 @@ def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
         yield lambda: not torch.equal(before, torch.get_rng_state())
 
 
-def first_distinct(behaviour: Tensor, k: int) -> Tensor:
-    """(b, k): indices of the first points of each pool that may be chosen and differ in behaviour."""
-    rows = []
-    for numbers in behaviour.tolist():
-        first: dict[int, int] = {}
-        for index, number in enumerate(numbers):
-            if number >= 0:
-                first.setdefault(number, index)
-        rows.append(list(first.values())[:k])
-    return torch.tensor(rows)
-
-
-def from_pools(features: Tensor, index: Tensor) -> list[Proposal]:
-    """Return each problem's points ``index`` (b, k) of its pool with ``features`` (b, N, F)."""
-    points = features[torch.arange(len(index)).unsqueeze(-1), index]
-    return [Proposal(row, chosen=tuple(chosen)) for row, chosen in zip(points, index.tolist(), strict=True)]
-
-
 class BayesianOptimiser:
     """Fits a surrogate, scores candidate points by an acquisition function, and chooses a batch.
 
@@ -149,9 +120,8 @@ class BayesianOptimiser:
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
-        prior: Knowledge from other questions, or its file. The first round, and a pool, begins with the
-            portfolio's points. From a pool the first round continues with points that differ most: one by
-            one the point of the largest posterior deviation.
+        prior: Knowledge from other questions, or its file. The first round begins with the portfolio's
+            points.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -169,7 +139,6 @@ class BayesianOptimiser:
         self.prior: Prior | None = load_prior(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.candidate_points: NormalCandidates = candidate_points or LocalCandidates()
-        self.pool: int | None = pool_size(self.candidate_points)
         self.acquisition = acquisition
         self.batch: TopK = batch or KrigingBeliever()
         self.incumbent: str = choice("incumbent", incumbent, INCUMBENTS)
@@ -184,10 +153,8 @@ class BayesianOptimiser:
 
     @torch.no_grad()
     def propose(self, state: SearchState) -> list[Proposal]:
-        U, y, k, features, behaviour = state.U, state.y, state.k, state.features, state.behaviour
-        if features is not None and behaviour is not None and not U.shape[1]:
-            return self._first_round(k, features, behaviour)
-        draws = self._draws(U.shape[-1], state.seed, state.round) if features is None else features
+        U, y, k = state.U, state.y, state.k
+        draws = self._draws(U.shape[-1], state.seed, state.round)
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits or self._draws_inside:
             size = 1  # parameters are fitted to each problem, and draws are each problem's own
@@ -197,15 +164,11 @@ class BayesianOptimiser:
             gp = self.surrogate.fit(U[part], y[part])
             values = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
             incumbent, best = values.max(-1)
-            if features is None:
-                streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
-                lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
-                X = self.candidate_points.place(draws, gp, best, lengths)
-            else:
-                X = features[part]
-            alike = None if behaviour is None else behaviour[part]
+            streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
+            lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
+            X = self.candidate_points.place(draws, gp, best, lengths)
             with _generator_of(state.seed, "acquisition", state.round, *state.keys[part]) as drew:
-                proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
+                proposals += self.batch.choose(self._acquire, gp, X, incumbent, k)
                 if drew() and size > 1:
                     self._draws_inside = True
                     return self.propose(state)
@@ -249,22 +212,3 @@ class BayesianOptimiser:
             )
         if not torch.isfinite(values).all():
             raise ValueError("its values are not finite")
-
-    def _first_round(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
-        """The portfolio's points, else a pool's first point, then points of the largest deviation."""
-        ahead = 1 if self.prior is None else len(self.prior.portfolio)
-        chosen = first_distinct(behaviour, min(k, ahead))
-        if chosen.shape[1] < k:
-            seen = torch.stack([proposal.points for proposal in from_pools(features, chosen)])
-            gp = self.surrogate.fit(seen)
-            alike = (behaviour.unsqueeze(-1) == behaviour.gather(-1, chosen).unsqueeze(-2)).any(-1)
-            rest = KrigingBeliever().choose(
-                lambda model, _: PosteriorStandardDeviation(model),
-                gp,
-                features,
-                seen.new_zeros(len(seen)),
-                k - chosen.shape[1],
-                behaviour.masked_fill(alike, -1),
-            )
-            chosen = torch.cat([chosen, torch.tensor([proposal.chosen for proposal in rest])], dim=-1)
-        return from_pools(features, chosen)

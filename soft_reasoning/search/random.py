@@ -7,8 +7,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.search.batch import Proposal
-from soft_reasoning.search.candidates import NormalCandidates, pool_size
-from soft_reasoning.search.optimiser import SearchState, first_distinct, from_pools, normal
+from soft_reasoning.search.optimiser import SearchState, normal
 from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.types import generator_for
 
@@ -16,23 +15,19 @@ from soft_reasoning.types import generator_for
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    With a pool as ``candidate_points`` a round takes the pool's next points whose behaviour is new.
     ``independent``: no point depends on another, and no point is shared by all problems.
     """
 
     independent: bool
 
-    def __init__(self, prior: Prior | str | None = None, candidate_points: NormalCandidates | None = None):
+    def __init__(self, prior: Prior | str | None = None):
         self.prior: Prior | None = load_prior(prior)
-        self.pool: int | None = pool_size(candidate_points)
-        self.independent = self.prior is None and self.pool is None
+        self.independent = self.prior is None
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return self._next(0, whole("k", k, least=1), dim, generator)
 
     def propose(self, state: SearchState) -> list[Proposal]:
-        if state.features is not None and state.behaviour is not None:
-            return from_pools(state.features, first_distinct(state.behaviour, state.k))
         _, seen, dim = state.U.shape
         streams = [generator_for(state.seed, key, "random", state.round) for key in state.keys]
         return [Proposal(self._next(seen, state.k, dim, stream)) for stream in streams]

@@ -73,18 +73,14 @@ class Surrogate:
         self.centred: bool = switch("centred", centred)
         self.fits: bool = choice("fit", fit, FITS) == "map"
 
-    def fit(self, U: Tensor, y: Tensor | None = None) -> CheapMarginalsGP:
+    def fit(self, U: Tensor, y: Tensor) -> CheapMarginalsGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
-
-        Without rewards no parameters are fitted, and only the posterior deviations are meaningful.
 
         Raises:
             ValueError: If parameters are to be fitted to several problems, which need separate fits.
             UserError: If the kernel does not take points of d dimensions.
         """
-        fits = self.fits and y is not None
-        y = U.new_zeros(U.shape[:-1]) if y is None else y
-        if fits and y.ndim > 1 and len(y) > 1:
+        if self.fits and y.ndim > 1 and len(y) > 1:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
         average = y.mean(-1) if self.centred else y.new_zeros(y.shape[:-1])
@@ -97,7 +93,7 @@ class Surrogate:
                 f"surrogate.kernel: expected a kernel of points with {U.shape[-1]} dimensions (embedding.dim "
                 f"x method.scope), got {first_line(error)}"
             ) from error
-        if fits:
+        if self.fits:
             with torch.enable_grad():
                 fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(gp.likelihood, gp).train())
             gp.eval()

@@ -1,6 +1,5 @@
 """The space in which a question is searched: it turns points into candidates with rewards."""
 
-from soft_reasoning.space.pool import PointPool
-from soft_reasoning.space.search_space import SearchSpace, SpaceSettings
+from soft_reasoning.space.search_space import Propose, SearchSpace, SpaceSettings
 
-__all__ = ["PointPool", "SearchSpace", "SpaceSettings"]
+__all__ = ["Propose", "SearchSpace", "SpaceSettings"]

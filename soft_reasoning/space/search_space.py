@@ -16,25 +16,23 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import check_sampling, choice, counts
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import decode
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.rounds import Rounds
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.effects import BudgetSpent
+from soft_reasoning.scheduling.effects import BudgetSpent, answers, grouped
+from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.scheduling.solutions import read_candidate, resume, solution_request
+from soft_reasoning.scheduling.solutions import read_candidate, solution_request
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, Subspace
-from soft_reasoning.search.optimiser import SearchState
-from soft_reasoning.space.describe import describe_tokens
-from soft_reasoning.space.features import Features, PointFeatures
-from soft_reasoning.space.pool import PointPool
+from soft_reasoning.search.optimiser import Optimiser, SearchState
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
-    Completion,
-    FinishReason,
+    Effect,
     Generate,
     Problem,
     Prompt,
@@ -43,6 +41,9 @@ from soft_reasoning.types import (
     UserError,
 )
 
+NEAREST = 3
+"""Number of nearest tokens that a trace names for each soft token."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSettings:
@@ -50,7 +51,6 @@ class SpaceSettings:
 
     Args:
         embedding: The subspace that is searched.
-        features: The surrogate's inputs for a point of a pool.
         decoding: How tokens after the soft tokens are chosen: greedily (the paper) or sampled, each candidate
             with its own random stream. A reward is then a single random draw at its point.
         placement: Place of the soft tokens in the prompt: ``first``, ``middle`` or ``last``.
@@ -63,7 +63,6 @@ class SpaceSettings:
     """
 
     embedding: Embedding
-    features: Features = PointFeatures()
     decoding: Sampling = GREEDY
     placement: str = "last"
     scope: int = 1
@@ -90,7 +89,6 @@ class SearchSpace:
         subspace: Maps points (n, d) to soft tokens (n, m, D).
         anchor: The text of the greedy tokens that the soft tokens replace.
         likely: The texts of the tokens that the subspace mixes; none for a random projection.
-        pool: The points that the search chooses from; None if it draws new points in each round.
     """
 
     problem: Problem
@@ -102,7 +100,6 @@ class SearchSpace:
     subspace: Subspace
     anchor: str
     likely: Sequence[str]
-    pool: PointPool | None = None
 
     @classmethod
     def open(
@@ -153,12 +150,9 @@ class SearchSpace:
 
         ``first`` is the number of earlier candidates.
         """
-        requests = [self.request(x, first + i) for i, x in enumerate(self.subspace(points))]
-        if self.pool is None or not self.pool.looks or self.settings.decoding != GREEDY:
-            completions = yield Generate(requests)
-        else:  # greedy completions continue from the tokens of the looks
-            looks = [self.pool.looks[i] for i in self.pool.find(points)]
-            completions = yield from resume(requests, looks, self.context.engine)
+        completions = yield Generate(
+            [self.request(x, first + i) for i, x in enumerate(self.subspace(points))]
+        )
         coherence, openings = self.reward.coherence_of, self.openings(points)
         candidates = [
             read_candidate(c, self.problem, self.context, round, coherence(c), opening)
@@ -199,68 +193,54 @@ class SearchSpace:
             top_logprobs=getattr(self.reward, "top_logprobs", 0),
         )
 
-    def look(self, points: Tensor) -> Steps[PointPool]:
-        """Look at ``points`` (N, d) in one batch, at equal soft tokens once, and return their pool."""
-        soft, features = self.subspace(points), self.settings.features
-        first: dict[bytes, int] = {}
-        marks = [first.setdefault(x.numpy().tobytes(), i) for i, x in enumerate(soft)]
-        distinct = sorted(set(marks))
-        requests = [features.look(self.request(soft[i], i)) for i in distinct]
-        wanted = [request for request in requests if request is not None]
-        looks: list[Completion] = []
-        if wanted:
-            completions = yield Generate(wanted)
-            completion_at = dict(zip(distinct, completions, strict=True))
-            looks = [completion_at[mark] for mark in marks]
-        if any(look.finish_reason == FinishReason.BUDGET for look in looks):
-            return PointPool.of(points, points, marks)  # the rounds to come are empty, too
-        behaviours: Sequence[Hashable] = range(len(points))  # sampled completions differ
-        if self.settings.decoding == GREEDY:
-            seen = any(look.token_ids for look in looks)
-            behaviours = [look.token_ids for look in looks] if seen else marks
-        return PointPool.of(points, features.rows(points, soft, looks), behaviours, looks)
-
-    def with_pool(self, points: Tensor) -> Steps[SearchSpace]:
-        """Return the space from whose ``points`` (N, d) the search chooses, after a look at them."""
-        return replace(self, pool=(yield from self.look(points)))
-
     def state(self, rounds: Rounds, k: int) -> SearchState:
-        """Return what an optimiser reads to propose the next ``k`` points, or those left of a pool."""
-        U, features, behaviour = self._tried(rounds), None, None
-        if self.pool is not None:
-            features, behaviour = self.pool.features.unsqueeze(0), self.pool.choices(U).unsqueeze(0)
-            k, U = min(k, self.pool.unseen(U)), self.pool.features[self.pool.find(U)]
+        """Return what an optimiser reads to propose the next ``k`` points."""
+        U = torch.tensor([candidate.u for candidate in rounds.candidates], dtype=torch.float64)
+        y = torch.tensor([rewards_of(rounds.candidates)], dtype=torch.float64)
         return SearchState(
-            U.unsqueeze(0),
-            torch.tensor([rewards_of(rounds.candidates)], dtype=torch.float64),
-            k,
-            seed=self.context.seed,
-            round=len(rounds.verdicts),
-            keys=[self.problem.id],
-            features=features,
-            behaviour=behaviour,
+            U.unsqueeze(0), y, k, seed=self.context.seed, round=len(rounds.verdicts), keys=[self.problem.id]
         )
 
-    def proposed(self, proposal: Proposal) -> Tensor:
-        """Return the points (k, d) of a proposal, which names points of a pool by their indices."""
-        return proposal.points if self.pool is None else self.pool.points[list(proposal.chosen)]
-
-    def exhausted(self, rounds: Rounds) -> bool:
-        """Whether every point of the pool, or one that behaves alike, was tried."""
-        return self.pool is not None and not self.pool.unseen(self._tried(rounds))
-
-    def _tried(self, rounds: Rounds) -> Tensor:
-        """(n, d): the points of all candidates."""
-        return torch.tensor([c.u for c in rounds.candidates], dtype=torch.float64).reshape(-1, self.dim)
-
     def describe(self, points: Tensor) -> list[list[dict[str, Any]]]:
-        """Return the tokens that are nearest to each soft token of ``points`` (n, d), for a trace."""
-        return describe_tokens(self.subspace, points, self.likely, self.context.engine)
+        """Return what a trace says of each soft token of ``points`` (n, d), which has no text.
 
-    def summary(self) -> dict[str, Any]:
-        """Return the space's entries in a trace."""
-        pool = None if self.pool is None else self.pool.summary()
-        return {"anchor": self.anchor} | ({} if pool is None else {"pool": pool})
+        These are its nearest tokens by cosine and, if it is a mixture of tokens, its largest weights.
+        """
+        engine, soft, weights = self.context.engine, self.subspace(points), self.subspace.weights(points)
+        nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), NEAREST))
+
+        def entry(i: int, j: int) -> dict[str, Any]:
+            tokens = [[engine.tokenizer.decode([token]), round(cosine, 4)] for token, cosine in next(nearest)]
+            if weights is None:
+                return {"nearest": tokens}
+            heaviest = torch.topk(weights[i, j].abs(), min(NEAREST, weights.shape[-1])).indices.tolist()
+            shares = [[self.likely[t], round(float(weights[i, j, t]), 4)] for t in heaviest]
+            return {"nearest": tokens, "weights": shares}
+
+        return [[entry(i, j) for j in range(soft.shape[1])] for i in range(len(soft))]
+
+
+@dataclass(frozen=True, eq=False)
+class Propose(Effect):
+    """Requests the next points after the ``state`` of a question; the answer is a :class:`Proposal`."""
+
+    optimiser: Optimiser
+    state: SearchState
+
+
+@answers(Propose, time="optimiser")
+def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Proposal]:
+    """Call ``optimiser.propose`` once for all questions whose data have the same shape and seed."""
+
+    def stream(job: Job[Propose]) -> Hashable:
+        state = job.effect.state
+        return (id(job.effect.optimiser), *state.U.shape, state.k, state.round, state.seed)
+
+    proposals: dict[Job[Propose], Proposal] = {}
+    for group in grouped(jobs, stream):
+        state = SearchState.join([job.effect.state for job in group])
+        proposals.update(zip(group, group[0].effect.optimiser.propose(state), strict=True))
+    return [proposals[job] for job in jobs]
 
 
 def _greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:

@@ -12,7 +12,7 @@ from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.scheduling.job import Clock, Job, ProblemError
 from soft_reasoning.scheduling.scheduler import Scheduler, drive
 from soft_reasoning.search import SearchState
-from soft_reasoning.space.propose import Propose
+from soft_reasoning.space import Propose
 from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError
 from tests.scripted import (
     Context,
