@@ -45,7 +45,7 @@ from experiments.real_models.rules import (
     tokens_per_right,
     within_question_auc,
 )
-from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
+from soft_reasoning.methods.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.plots import BLUE, ORANGE
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.final import FinalAnswer

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.real_models.recording import Answered, Recorded
 from soft_reasoning.answers import Grader
-from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
+from soft_reasoning.methods.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer

@@ -37,7 +37,7 @@ from experiments.real_models.rules import (
 )
 from experiments.task.states import KINDS, SHARES
 from soft_reasoning.answers import Grader
-from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
+from soft_reasoning.methods.mixed_consistency import MixedConsistency
 from soft_reasoning.reports.tables import Table
 
 COMPONENTS, STRENGTH = 32, 0.01

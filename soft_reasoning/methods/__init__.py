@@ -1,1 +1,1 @@
-"""The methods of the paper, one per file; ``since`` holds those published after it."""
+"""Methods, of the paper and published after it: one per file, and none imports another."""

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from experiments.real_models import fetch, record, recording, replay, rules, table, weights
-from soft_reasoning.methods.since.mixed_consistency import MixedConsistency
+from soft_reasoning.methods.mixed_consistency import MixedConsistency
 from tests.rewards.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
 PARTS = [b"GGUF, the first half, ", b"the second"]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from soft_reasoning.methods.random_soft_prompts import RandomSoftPrompts, moments
 from soft_reasoning.methods.self_consistency import SelfConsistency
-from soft_reasoning.methods.since.random_soft_prompts import RandomSoftPrompts, moments
 from soft_reasoning.types import UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
 

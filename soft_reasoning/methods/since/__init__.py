@@ -1,1 +1,0 @@
-"""Methods that were published after the paper, one file per method; none imports another."""
