@@ -232,21 +232,17 @@ class Engine:
         return outcomes
 
     def _extend(self, rows: Sequence[RunningRequest], logits: Tensor) -> dict[int, Outcome]:
-        normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
-        for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
+        outcomes = dict[int, Outcome]()
+        sampled = sample_tokens(logits, rows, sorted(self.eos_ids))
+        for i, (row, (token, logprob, normaliser)) in enumerate(zip(rows, sampled, strict=True)):
             if not math.isfinite(normaliser):
                 outcomes[row.ticket] = UserError(not_finite(self._weight.dtype))
-            elif row.request.reads:
+                continue
+            if row.request.reads:
                 row.read(logits[i], normaliser)
-                if not row.max_new_tokens:
-                    outcomes[row.ticket] = row.completion()
-        writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
-        if len(writing) < len(rows):
-            rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
-        tokens = sample_tokens(logits, rows, sorted(self.eos_ids))
-        logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
-        for row, token, logprob in zip(rows, tokens.tolist(), logprobs, strict=True):
-            if completion := row.add(token, logprob, self.eos_ids, self.stops):
+            if not row.max_new_tokens:
+                outcomes[row.ticket] = row.completion()
+            elif completion := row.add(token, logprob, self.eos_ids, self.stops):
                 outcomes[row.ticket] = completion
         return outcomes
 

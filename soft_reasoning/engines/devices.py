@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import psutil
 import torch
+from torch import Tensor
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.types import UserError
@@ -90,6 +91,11 @@ def choose_threads(threads: int | None, parameters: int) -> None:
         threads = 1
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def on_device(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
+    """A tensor of ``values`` on ``device``. Unlike a plain copy it does not wait for the work of a GPU."""
+    return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
 
 def keep_freed_memory() -> None:

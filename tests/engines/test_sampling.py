@@ -1,11 +1,15 @@
 """Draws follow the distribution they should, and the filters keep what they should."""
 
+import math
+
 import pytest
 import torch
 
+from soft_reasoning.engines import sampling
 from soft_reasoning.engines.running import RunningRequest
-from soft_reasoning.engines.sampling import draw
-from soft_reasoning.types import Request
+from soft_reasoning.engines.sampling import draw, sample_tokens
+from soft_reasoning.types import Request, Sampling
+from tests.engines.capturing import Capturing
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
 
@@ -106,3 +110,39 @@ def test_a_row_gets_its_token_in_any_batch():
     together = draw(logits, u, temperature=1.0)
     alone = [draw(logits[i : i + 1], u[i : i + 1], temperature=1.0) for i in range(9)]
     assert torch.equal(together, torch.cat(alone))
+
+
+def rows_of(count: int, **options) -> list[RunningRequest]:
+    """Requests that run, every third of them greedy."""
+    limits = {"hidden_size": 4, "context_length": 2**60, "vocabulary": 400}
+    return [
+        RunningRequest(
+            i, Request((1,), max_new_tokens=9, seed=i, sampling=Sampling(i % 3 / 2), **options), **limits
+        )
+        for i in range(count)
+    ]
+
+
+def test_a_row_that_is_not_finite_changes_no_other():
+    logits = torch.randn(9, 400, generator=torch.Generator().manual_seed(7))
+    expected = sample_tokens(logits, rows_of(9), [3])
+    assert [row.normaliser for row in expected] == logits.logsumexp(-1).tolist()
+    broken = logits.clone()
+    broken[1, 5], broken[4], broken[8] = torch.nan, -torch.inf, torch.inf
+    for i, (got, row) in enumerate(zip(sample_tokens(broken, rows_of(9), [3]), expected, strict=True)):
+        if i in (1, 4, 8):
+            assert not math.isfinite(got.normaliser)
+        else:
+            assert got == row
+
+
+def test_off_the_cpu_a_step_waits_once_and_launches_as_much_for_any_number_of_rows(monkeypatch):
+    """On the meta device, up to the transfer of what was chosen."""
+    launched = []
+    for count in (8, 64):
+        monkeypatch.setattr(sampling, "_read", lambda *_, count=count: ([(0, 0.0, 0.0)] * count, [True]))
+        with Capturing() as seen:
+            sample_tokens(torch.empty(count, 5000, device="meta"), rows_of(count, min_new_tokens=1), [3])
+        assert not seen.broken
+        launched.append(seen.kernels)
+    assert launched[0] == launched[1]

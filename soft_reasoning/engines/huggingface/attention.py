@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import AttentionInterface
 
+from soft_reasoning.engines.devices import on_device
 from soft_reasoning.engines.huggingface.block_manager import BLOCK
 from soft_reasoning.engines.huggingface.tiles import MASKED, Chunk, Piece, split_into_chunks
 
@@ -36,29 +37,34 @@ class KeyValuePool:
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._whole: list[Tensor] = []  # (layers, blocks, ...): those of layers of one shape are one tensor
 
     def resized(self, blocks: int) -> KeyValuePool:
         """An empty pool for the same layers. Its blocks are undefined until they are cleared."""
-        pool = KeyValuePool(blocks)
+        pool, alike = KeyValuePool(blocks), dict[tuple[Any, ...], list[int]]()
         for index, layer in self._layers.items():
-            keys, values = (x.new_empty(blocks, *x.shape[1:]) for x in layer)
-            pool._layers[index] = keys, values
+            alike.setdefault(tuple(x.shape[1:] for x in layer), []).append(index)
+        for indices in alike.values():
+            pair = [x.new_empty(len(indices), blocks, *x.shape[1:]) for x in self._layers[indices[0]]]
+            pool._layers |= zip(indices, zip(*pair, strict=True), strict=True)
+            pool._whole += pair
         return pool
 
     def layer(self, index: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of layer ``index``, shaped to take ``k`` (N, heads, d) and ``v`` (N, heads, dv)."""
         if index not in self._layers:
-            self._layers[index] = (
-                k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK),
-                v.new_zeros(self.blocks, v.shape[1], BLOCK, v.shape[2]),
-            )
+            keys = k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK)
+            values = v.new_zeros(self.blocks, v.shape[1], BLOCK, v.shape[2])
+            self._layers[index] = keys, values
+            self._whole += [keys[None], values[None]]
         return self._layers[index]
 
     def clear(self, blocks: list[int]) -> None:
         """Set ``blocks`` to zero, since even masked keys must be finite."""
-        for layer in self._layers.values():
-            for x in layer:
-                x.index_fill_(0, torch.tensor(blocks, device=x.device), 0)
+        if self._whole:
+            index = on_device(blocks, self._whole[0].device)
+            for x in self._whole:
+                x.index_fill_(1, index, 0)
 
     @property
     def block_bytes(self) -> int:
@@ -71,9 +77,10 @@ class Pass:
 
     Args:
         pool: Keys and values of all layers.
-        positions: (N,) positions of the tokens.
+        positions: (N,) positions of the tokens, on the CPU.
         written: (block, offset), (M,) each: where the keys of the first M tokens go.
         pieces: Maps a sliding window (None: all earlier positions are seen) to the pieces that tokens read.
+        device: The model's.
     """
 
     def __init__(
@@ -82,10 +89,12 @@ class Pass:
         positions: Tensor,
         written: tuple[Tensor, Tensor],
         pieces: Callable[[int | None], list[Piece]],
+        device: torch.device,
     ) -> None:
         self.pool = pool
-        self.written: tuple[Tensor, ...] = tuple(x.to(positions.device) for x in written)
-        self.positions: Tensor = pad(positions, (0, 1))  # the last is the position of padding readers
+        self.written: tuple[Tensor, ...] = tuple(x.to(device, non_blocking=True) for x in written)
+        padded = pad(positions, (0, 1))  # the last is the position of padding readers
+        self.positions: Tensor = padded.to(device, non_blocking=True)
         self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
         self._biases: dict[int | None, list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.devices import on_device
 from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, current_pass
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
@@ -61,7 +62,7 @@ class Runner:
 
     def embed(self, ids: list[int]) -> Tensor:
         """(len(ids), D) on the model's device, as the model's lookup returns it (scale included)."""
-        return self.lookup(torch.tensor([ids], dtype=torch.long, device=self.device))[0]
+        return self.lookup(on_device(ids, self.device)[None])[0]
 
     def embed_newest(self, sequences: list[Sequence]) -> Tensor:
         """(padded_count(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
@@ -222,11 +223,11 @@ class ModelRunner(Runner):
         tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
         blocks = [table[row.position :][: row.tokens] for row, table in zip(rows, tables, strict=True)]
         written = torch.cat(blocks), positions % BLOCK
-        padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device)
-        current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
+        padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)])
+        current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows), device)
         ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
-        wanted = torch.tensor(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device=device)
+        wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)
         with self.reading_states(sequences) as states:
             logits = self._forward(current, torch.cat(embeddings), wanted)
         for read in states:  # of the wanted positions, or of all if the model cannot select positions
@@ -239,7 +240,7 @@ class ModelRunner(Runner):
         block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
         padded = torch.cat([positions, torch.zeros(self.padded_count(count) - count, dtype=torch.long)])
         written = block, positions % BLOCK
-        return Pass(self._pool, padded.to(self.device), written, partial(_decode_pieces, sequences))
+        return Pass(self._pool, padded, written, partial(_decode_pieces, sequences), self.device)
 
 
 class _Row(NamedTuple):

@@ -254,7 +254,7 @@ class VLLMEngine(Engine):
         if not row.max_new_tokens:
             self._continue(row, output, (), ())
             return
-        token = int(sample_tokens(logprobs[None], [row], sorted(self.eos_ids)))
+        [(token, *_)] = sample_tokens(logprobs[None], [row], sorted(self.eos_ids))
         self._continue(row, output, [token], [float(logprobs[token])])
 
     def _continue(
