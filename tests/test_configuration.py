@@ -36,7 +36,7 @@ APART = {"calibration", "experiment", "exemplars", "programs", "reviews", "serve
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"method={name}": ["prompt=math"] for name in ("program", "program_consistency", "mixed_consistency")},
-    **{f"verifier={name}": ["prompt=math"] for name in ("program", "ensemble")},  # demo has no such wording
+    "verifier=program": ["prompt=math"],  # demo has no such wording
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 WITHOUT_SEARCH = {"method"}
@@ -311,7 +311,6 @@ def test_programs_judge_the_numbers_of_a_model_that_is_not_bundled(words, verifi
         ("model=A/B +experiment=llama_zero", "best_reward"),
         ("model=A/B engine=fake", "reward_vote"),
         ("dataset=demo", "reward_vote"),  # the bundled model was trained to judge
-        ("dataset=demo verifier=ensemble", "weighted_vote"),
     ],
 )
 def test_rewards_are_added_up_where_a_model_judges_itself(words, rule):

@@ -127,7 +127,7 @@ ELSEWHERE = re.compile(
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
     r"|finetune|verifier_accuracy|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
-    r"|safetensors model=|verifier\.fitted="
+    r"|safetensors model="
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
@@ -140,16 +140,11 @@ SMALL = {
 }
 """By script, what makes it small."""
 ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))
-LABELLED = "".join(  # the fake engine's most frequent answers, so that agreement is a good judge
-    f'{{"question": "What is {n} and {n}?", "answer": "{answer}"}}\n'
-    for n, answer in enumerate((12, 17, 1, 0))
-)
 
 
 def made_small(words):
     """A run's words for two questions and the fake engine."""
-    count = 4 if "verifier=ensemble" in words else 2  # its weights are fitted on at least four questions
-    small = [f"limit={count}", "max_new_tokens=20", "progress=false", "engine=fake"]
+    small = ["limit=2", "max_new_tokens=20", "progress=false", "engine=fake"]
     asked = " ".join(words)
     if re.search(r"gsm8k|qwen|llama|mistral|OWNER", asked) and "dataset.path=FOLDER" not in asked:
         small += ["dataset=gsm8k", "dataset.path=test.jsonl"]
@@ -200,7 +195,6 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
     for file, text in {
         "mine.csv": "q,a\nWhat is 1 + 2?,3\n",
         "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
-        "labelled.jsonl": LABELLED,
         "test.jsonl": ROWS,
         "FOLDER/gsm8k.jsonl": ROWS,
         "experiments/results/checking.md": "",

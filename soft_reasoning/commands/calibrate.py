@@ -2,8 +2,7 @@
 
 It tries the same points on all questions, and other embeddings, values of sigma and sampling temperatures.
 It writes ``portfolio.json`` (for ``search.prior=FILE``) and ``calibration.md``. The tries are
-stored in ``tries/``, so that the same command continues. With ``verifier=ensemble`` it fits the ensemble's
-weights instead (``commands/calibrate_judges.py``).
+stored in ``tries/``, so that the same command continues.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.commands.calibrate_judges import calibrate_judges
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -35,7 +33,6 @@ from soft_reasoning.configuration.conf_dir import choices
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import DECODING, ROUND, TEMPERATURE, Tries, greedy_cover, report
-from soft_reasoning.rewards.ensemble import Ensemble
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
@@ -100,8 +97,6 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
 def calibrate(config: DictConfig, folder: Path) -> None:
     """Calibrate, and write the results into ``folder``."""
     method, settings = build_method(config), config.calibration
-    if isinstance(ensemble := getattr(method, "verifier", None), Ensemble):
-        return calibrate_judges(config, method, ensemble, folder)
     if not isinstance(method, SoftReasoning):
         raise UserError(
             f"calibrate: expected a method that searches, got method={config.method.name}; leave method= out"

@@ -22,18 +22,14 @@ from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.rewards.ensemble import PARTS, Ensemble, FittedWeights
-from soft_reasoning.rewards.programs import TASK, Programs
+from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, Prompt, UserError
 
-SECOND_MODELS = (
-    *("verifier.model", "verifier.programs.model", "verifier.verdict.model"),
-    *("method.model", "method.programs.model"),
-)
+SECOND_MODELS = ("verifier.model", "method.model", "method.programs.model")
 """Keys that may name a model other than the run's."""
 PROBE = Problem("prompt", "1 2 3", None)
 """A question whose prompt identifies a run's prompts."""
@@ -162,14 +158,8 @@ def find_prior(method: Method) -> Prior | None:
     return getattr(getattr(method, "optimiser", None), "prior", None)
 
 
-def find_fitted(method: Method) -> FittedWeights | None:
-    """Return the fitted weights of the method's verifier, if it has any."""
-    fitted = getattr(getattr(method, "verifier", None), "fitted", None)
-    return fitted if isinstance(fitted, FittedWeights) else None
-
-
 def writes_programs(method: Method) -> bool:
-    """Whether the method, its judge or one of several judges computes answers with programs."""
+    """Whether the method or its judge computes answers with programs."""
     return any(isinstance(part, Programs) for part in _worded_parts(method))
 
 
@@ -188,9 +178,7 @@ def check_wording(config: DictConfig, method: Method) -> None:
 
 
 def _worded_parts(method: Method) -> list[Any]:
-    verifier = getattr(method, "verifier", None)
-    judges = verifier.judges if isinstance(verifier, Ensemble) else [verifier]
-    return [method, getattr(method, "programs", None), *judges]
+    return [method, getattr(method, "programs", None), getattr(method, "verifier", None)]
 
 
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
@@ -204,8 +192,6 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
             part.check_wording(part.judge(context).prompts.wording)
     if prior := find_prior(method):
         prior.check_made_for(space_settings(config, context))
-    if fitted := find_fitted(method):
-        fitted.check_made_for(judge_settings(config, context))
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
@@ -229,9 +215,8 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
                 f"problem {problem.name}: the prompt has {length} tokens and the model has {room} for prompt "
                 f"and answer; use {fewer} or a model with a longer context"
             )
-    for made in (find_prior(method), find_fitted(method)):
-        if made:
-            made.check_unseen([problem.question for problem in problems])
+    if prior := find_prior(method):
+        prior.check_unseen([problem.question for problem in problems])
 
 
 def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
@@ -245,29 +230,10 @@ def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
         embedding["seed"] = context.seed
     return {
         "model": _model_name(config),
-        "prompt": _hashed([context.prompts.solve(PROBE)]),
+        "prompt": _hashed(context.prompts.solve(PROBE)),
         **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
         "method.placement": config.method.placement,
         "method.scope": config.method.scope,
-    }
-
-
-def judge_settings(config: DictConfig, context: Context) -> dict[str, Any]:
-    """Return the settings that give an ensemble's weights their meaning: plain values by name.
-
-    These are the model's weights, the prompts of solutions, programs and verdicts, and the verifier's
-    options.
-    """
-    prompts, left_out = context.prompts, ("fitted", *(f"{part}_weight" for part in PARTS))
-    settings = {key: value for key, value in plain(config.verifier).items() if key not in left_out}
-    verdict = config.verifier.verdict.get("name")
-    probes = [prompts.solve(PROBE)]
-    probes += [prompts.task(TASK, PROBE)] if TASK in prompts.wording.tasks else []
-    probes += [prompts.review(verdict, PROBE, ["1"])] if verdict in prompts.wording.reviews else []
-    return {
-        "model": _model_name(config),
-        "prompt": _hashed(probes),
-        **{f"verifier.{key.strip('_')}": value for key, value in sorted(settings.items())},
     }
 
 
@@ -280,6 +246,5 @@ def _model_name(config: DictConfig) -> str:
     return name
 
 
-def _hashed(prompts: Sequence[Prompt]) -> str:
-    ids = [prompt.ids for prompt in prompts]
-    return hashlib.sha256(json.dumps(ids[0] if len(ids) == 1 else ids).encode()).hexdigest()[:12]
+def _hashed(prompt: Prompt) -> str:
+    return hashlib.sha256(json.dumps(prompt.ids).encode()).hexdigest()[:12]

@@ -42,7 +42,6 @@ JUDGED_METHODS = (*PRESET_METHODS, "verified_sampling")
 """Methods whose candidates a verifier scores."""
 
 OWN_JUDGES = (
-    "ensemble",
     "fresh",
     "multi_generate",
     "multi_judge",
@@ -82,8 +81,8 @@ def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     its sigma nor its prompt. They get ``MAX_NEW_TOKENS`` for a solution unless a preset or an experiment is
     named. If no verifier, option of one, preset or experiment is named, their programs judge numbers
     (``verifier=program``): on real models these judge far better than verdicts. Where such a model judges
-    itself, and for ``verifier=ensemble``, ``final=weighted_vote`` is the default: it adds up rewards, so that
-    poor judges do little harm. ``preset=default`` is added if the chosen method has no presets and none is
+    itself, ``final=weighted_vote`` is the default: it adds up rewards, so that a poor judge does little
+    harm. ``preset=default`` is added if the chosen method has no presets and none is
     named: an experiment may name a preset for Soft Reasoning, which other methods do not have. ``method=cot``
     is added for open questions (``answer_type=open``) if no part of a method is named.
 
@@ -135,7 +134,7 @@ def _implied(overrides: Sequence[Override], named: bool = False) -> list[Overrid
     if "methods" in chosen and "method" not in chosen:  # of a comparison each method is completed later
         return result
     if by_default:
-        if all(judged) and "final" not in chosen and _judges_poorly(text, bundled):
+        if all(judged) and "final" not in chosen and not bundled and _judges_itself(text):
             result.append(Override("final", "weighted_vote"))
         unnamed = not any(override.root == "verifier" for override in result)
         if not bundled and any(judged) and unnamed:
@@ -151,11 +150,9 @@ def _by_default(overrides: Sequence[Override], text: Mapping[str, str]) -> bool:
     return not named and text.get("preset", "default") == "default" and text.get("engine", "hf") != "fake"
 
 
-def _judges_poorly(text: Mapping[str, str], bundled: bool) -> bool:
-    """Whether a model judges itself that was not trained to, or an ensemble may hold useless judges."""
+def _judges_itself(text: Mapping[str, str]) -> bool:
     verifiers = text.get("verifier", "program").split(",")
-    weak = ("ensemble",) if bundled else OWN_JUDGES
-    return all(name in weak for name in verifiers) and "verifier._target_" not in text
+    return all(name in OWN_JUDGES for name in verifiers) and "verifier._target_" not in text
 
 
 def _default_verifier(overrides: Sequence[Override], judged: Sequence[bool]) -> list[Override]:

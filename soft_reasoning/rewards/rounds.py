@@ -74,16 +74,13 @@ class Rounds:
         ``entries`` are further fields of the round in the trace.
         """
         reward, parts = self._method.reward, ("answers", "weights", "texts", "prompts")
-        counted = not getattr(self._method.asked, "reads_coherence", False)
         rewarded = [
-            replace(c, verified=score, agreement=agreed, reward=reward(score, counted * (c.coherence or 0.0)))
+            replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
             for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
         ]
         self.candidates += rewarded
         self.verdicts.append(verdict)
         verifier: dict[str, Any] = {name: list(getattr(verdict, name)) for name in parts}
-        if verdict.parts:
-            verifier["parts"] = {name: list(values) for name, values in verdict.parts.items()}
         entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": verifier}
         self.trace.append({**entry, **entries})
 

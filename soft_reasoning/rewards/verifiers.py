@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -55,8 +55,6 @@ class Verdict:
         weights: Weight in [0, 1] of each answer; by default 1.
         agreement: The scores before confidence; by default the scores.
         prompts: The text of each prompt, one per text.
-        parts: The score of each candidate by each part of an ensemble.
-        judged: The candidates' answers, which an ensemble compares with those of later rounds.
     """
 
     scores: tuple[float | None, ...]
@@ -65,8 +63,6 @@ class Verdict:
     weights: tuple[float, ...] = ()
     agreement: tuple[float | None, ...] = ()
     prompts: tuple[str, ...] = ()
-    parts: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    judged: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.agreement:

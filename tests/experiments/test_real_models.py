@@ -11,7 +11,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from experiments.real_models import fetch, record, recording, replay, rules, table, weights
+from experiments.real_models import fetch, record, recording, replay, rules, table
 from soft_reasoning.methods.mixed_consistency import MixedConsistency
 from tests.rewards.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
@@ -244,20 +244,3 @@ def test_questions_of_which_more_is_known_follow():
     assert table.parts([plain, plain]) == [[plain, plain]]
     [line] = table.rows("data", parts[1], 2, {*lines[1]} - {"run: search"})
     assert line[:2] == ["data, 3", "run: search"]
-
-
-def test_weights_that_hear_the_only_judge_who_knows_come_first():
-    """Two texts of three are wrong and agree; the programs know, or without any the verdict."""
-    texts = [answered("5"), answered("7", True), answered("5")]
-    programs = [answered("7", True)] * 2
-    with_programs = [recording.Recorded("number", "7", texts[0], texts, programs)] * 2
-    verdicts = {weights.VERDICT: [0.1, 0.9, 0.2]}
-    without = [recording.Recorded("number", "7", texts[0], texts, (), scores=verdicts)]
-    compared = weights.table({"programs": with_programs, "verdict": without}, 3, every=True)
-    rows = {row[0].strip("*"): row[1:] for row in compared.rows}
-    assert rows["1, 0, 0, 0; 0.5"][:4] == ["0.000", "0.0", "0.0", "0.0"]
-    assert rows["1, 4, 1, 0; 0"][1] == "100.0" and float(rows["1, 4, 1, 0; 0"][0]) >= 0.5
-    assert rows["1, 0, 1, 0; 0.5"][0] == "0.500"  # it orders the texts of the second alone
-    assert [row[0] for row in compared.rows if row[0].startswith("**")] == ["**1, 1, 0.5, 0.5; 0.5**"]
-    short = weights.table({"programs": with_programs}, 3, every=False)
-    assert len(short.rows) <= 15 and short.rows[0][1] == "1.000"

@@ -115,8 +115,6 @@ def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
         if isinstance(column, list) and index < len(column)
     }
     facts = {title: values.get(name) for name, title in PER_CANDIDATE.items()}
-    if parts := (entry.get("verifier") or {}).get("parts"):  # an ensemble's
-        facts["parts"] = [[name, said[index]] for name, said in parts.items()]
     if "tokens" in values:
         facts["nearest"] = [row.get("nearest", []) for row in values["tokens"]]
         facts["weights"] = [row["weights"] for row in values["tokens"] if "weights" in row] or None

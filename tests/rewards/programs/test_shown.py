@@ -47,13 +47,3 @@ def test_records_of_programs_are_graded_and_read_again():
         for grader in (Grader(), Grader(extraction="strict")):
             answer, answers = read_answers(record, grader)
             assert answer == "15" and answers == [c["answer"] for c in record["candidates"]]
-
-
-def test_the_page_shows_what_each_part_of_an_ensemble_says():
-    _, record = shown(
-        "method=best_of_n", "verifier=ensemble", "method.samples=2", "verifier.verdict_weight=0"
-    )
-    _, detail = build_entry(record, grade(record, Grader()).outcome())
-    cards = detail["rounds"][0]["candidates"]
-    assert [dict(card["parts"]).keys() for card in cards] == [{"texts", "programs", "coherence"}] * 2
-    assert [dict(card["parts"])["programs"] for card in cards] == [0, 1]

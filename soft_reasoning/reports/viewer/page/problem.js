@@ -65,7 +65,6 @@ function factsOf(c) {
     fact("reward", c.reward === undefined ? null : number(c.reward)),
     fact("verdict", c.verified === undefined ? null : number(c.verified), "the verifier's score, its confidence included"),
     c.agreement !== undefined && c.agreement !== c.verified ? fact("agreement", number(c.agreement), "the verifier's score before confidence") : null,
-    (c.parts ?? []).map(([part, value]) => fact(`by ${part}`, value === null ? "-" : number(value), "score by this part of the ensemble")),
     fact("coherence", c.coherence === undefined ? null : number(c.coherence, 3)),
     fact("expected", expected, "posterior mean and deviation of the reward before the point was tried"),
     fact("delta", c.delta === undefined ? null : number(c.delta)),
