@@ -2,7 +2,7 @@
 
     python experiments/user_tasks.py [TASK ...]
 
-It runs in an empty folder and needs the extras serve, lm-eval and test. With names it runs only these tasks.
+It runs in an empty folder and needs the extras serve and test. With names it runs only these tasks.
 """
 
 import os
@@ -33,8 +33,8 @@ TASKS = {
             "free text, JSON, code": "test_open_answers.py -k 'free_text or reading or agreement'",
             "a model that thinks": "test_open_answers.py -k 'think or thoughts'",
             "openai client, harmless fields": "integrations/test_server_answers.py -k 'fields or chat'",
-            "lm-evaluation-harness": "integrations/test_harness.py -k command",
-            "lm-eval against the server": "integrations/test_server_command.py",
+            "lm-evaluation-harness": "integrations/test_harness.py",
+            "the server's process": "integrations/test_server_command.py",
             "CUDA, MPS or CPU (mocked)": "engines/test_devices.py -k device",
             "8 billion parameters on 24 GB (arithmetic)": "engines/test_devices.py -k card",
         }.items()

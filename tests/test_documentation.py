@@ -123,7 +123,7 @@ def headers(path):
 
 
 ELSEWHERE = re.compile(
-    r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
+    r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning serve|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
     r"|finetune|verifier_accuracy|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"

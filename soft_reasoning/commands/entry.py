@@ -42,11 +42,6 @@ COMMANDS = {
         "FOLDER [PROBLEM]",
         "show a run's results, or explain one problem; --tables writes its tables",
     ),
-    "eval": (
-        "soft_reasoning.integrations.harness.command:main",
-        "[arguments of lm-eval]",
-        "run lm-evaluation-harness with a method as its model",
-    ),
 }
 """For each command: its function, which takes the words after the command; its usage; and what it does."""
 

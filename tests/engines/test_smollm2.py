@@ -1,6 +1,5 @@
 """The invariants on a real model, and a chat with it that is not about mathematics."""
 
-import copy
 import importlib.metadata
 import json
 import subprocess
@@ -112,24 +111,6 @@ def test_a_chat_that_is_not_about_mathematics(reasoner):
     assert "Paris" in first.choices[0].message.content
     assert later.usage.prompt_tokens > first.usage.prompt_tokens and later.choices[0].message.content
     assert max(first.usage.completion_tokens, later.usage.completion_tokens) <= 24
-
-
-def test_rows_of_the_harness_are_those_of_its_own_model(reasoner, tmp_path):
-    harness = pytest.importorskip("tests.integrations.test_harness", reason="needs the extra [lm-eval]")
-    engine = reasoner.context.engine
-    weights, config = str(tmp_path / "model"), copy.copy(engine.model.config)
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config  # of the GGUF file; these weights are dequantised
-    plain = type(engine.model)(config)
-    plain.load_state_dict(engine.model.state_dict())
-    plain.save_pretrained(weights)
-    engine.tokenizer.save_pretrained(weights)
-    harness.command.register()
-    rows = [{"question": question, "answer": "24"} for question in QUESTIONS]
-    asked = harness.task(tmp_path, rows, generation_kwargs={"until": ["\n\n"], "max_gen_toks": 24})
-    manager = harness.TaskManager(include_defaults=False)
-    results = harness.assert_equal_to_hf(manager, asked, {"pretrained": weights})
-    assert len({row["resps"][0][0] for row in results}) == len(QUESTIONS)
 
 
 def test_the_package_is_not_imported(reasoner):

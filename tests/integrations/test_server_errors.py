@@ -25,7 +25,7 @@ LONGER = {"k": 2000}
     [
         ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
         ({"n": 17}, "n", "at most 16"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
+        ({"stop": ["a"] * 17}, "stop", "at most 16"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
         ({"extra_body": {"top_k": 20}}, "top_k", "got top_k=20"),

@@ -132,7 +132,7 @@ class Extra(BaseModel):
 Count = Annotated[int, Field(ge=1)]
 Stop = Annotated[
     list[Annotated[str, Field(min_length=1)]],
-    Field(max_length=4),
+    Field(max_length=16),  # OpenAI takes 4; tasks of lm-evaluation-harness have more
     BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
 ]
 
