@@ -185,18 +185,6 @@ def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
     assert reasoning[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
 
 
-def test_metrics_count_requests_and_tokens(reasoner):
-    with served(reasoner) as running, running.client() as client:
-        usage = ask(client, "cot-demo").usage
-        with pytest.raises(openai.BadRequestError):
-            ask(client, "cot-demo", extra={"k": 1})
-        lines = httpx.get(running.url.replace("/v1", "/metrics")).text.splitlines()
-    assert 'soft_reasoning_requests_total{status="200"} 1' in lines
-    assert 'soft_reasoning_requests_total{status="400"} 1' in lines
-    assert f'soft_reasoning_tokens_total{{kind="generated"}} {usage.completion_tokens}' in lines
-    assert "soft_reasoning_requests_in_progress 0" in lines
-
-
 class TestCompletions:
     def test_a_prompt_reaches_the_model_as_it_is(self, client, reasoner):
         ids = reasoner.context.engine.tokenizer.encode(PROMPT)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -56,12 +56,6 @@ def create_app(service: Service) -> FastAPI:
             {"status": "closed" if closed else "ok", "in_progress": service.in_progress},
             503 if closed else 200,
         )
-
-    @app.get("/metrics", dependencies=needs_key)
-    async def metrics() -> Response:
-        counts = {**service.counts, "soft_reasoning_requests_in_progress": service.in_progress}
-        lines = [f"{name} {count}\n" for name, count in sorted(counts.items())]
-        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

@@ -1,11 +1,10 @@
-"""Solves requests within the server's limits, and counts them."""
+"""Solves requests within the server's limits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
@@ -38,8 +37,6 @@ class Service:
         }
         """The method of each model name; None is the reasoner's method."""
         self.in_progress: int = 0
-        self.counts: Counter[str] = Counter()
-        """Requests by status, and tokens by kind, with their names in Prometheus' text format."""
 
     def method(self, name: str) -> str | None:
         """Return the method of a model name.
@@ -58,24 +55,14 @@ class Service:
         Raises:
             ApiError: For an invalid request, after too long a time, and for an internal error.
         """
-        status = "cancelled"
         self.in_progress += 1
         try:
             async with asyncio.timeout(self.settings.max_seconds):
-                solutions = await self._solve(body, on_round)
-            status = "200"
+                return await self._solve(body, on_round)
         except Exception as error:
-            api_error = self._to_api_error(error)
-            status = str(api_error.status_code)
-            raise api_error from None
+            raise self._to_api_error(error) from None
         finally:
             self.in_progress -= 1
-            self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
-        for solution in solutions:
-            for kind in ("prompt", "cached", "generated", "replayed"):
-                count = getattr(solution.total, f"{kind}_tokens")
-                self.counts[f'soft_reasoning_tokens_total{{kind="{kind}"}}'] += count
-        return solutions
 
     def _to_api_error(self, error: Exception) -> ApiError:
         """Return the error that a client gets for ``error``."""
