@@ -10,8 +10,8 @@ from soft_reasoning.commands.launch import refuse
 COMPARE = """\
 soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 
-Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and
-report.html. A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
+Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md.
+A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
 many tokens as soft_reasoning.
 
 compare --all [METHOD ...] runs every method that the engine can serve, or the named ones, with at most

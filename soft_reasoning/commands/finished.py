@@ -128,8 +128,8 @@ def show_main(words: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning show",
-        description="Shows the results of a run or a comparison and opens its report.html, or explains one "
-        "problem: its votes, rounds and the verifier's words.",
+        description="Shows the results of a run or a comparison and opens a run's report.html, or explains "
+        "one problem: its votes, rounds and the verifier's words.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")

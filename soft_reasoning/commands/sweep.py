@@ -21,7 +21,6 @@ from soft_reasoning.reports.run_groups import (
 )
 from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
-from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import (
     GRADES,
     MANIFEST,
@@ -77,8 +76,6 @@ def combine(folder: Path) -> None:
         for (model, dataset, shots), there in by_problems(groups).items()
     }
     _compare_all(places, reference.label, folder)
-    columns = {", ".join(place): there for place, there in places.items()}
-    write_overview(folder, "Sweep", list(tables.values()), columns, {})
 
 
 def _distribution(groups: Sequence[RunGroup]) -> list[str]:

@@ -21,7 +21,6 @@ from soft_reasoning.reports.run_groups import (
 )
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
-from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import GRADES, read_json, write_json, write_text, writing
 from soft_reasoning.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.runs.records import COVERAGE_AT, MEMORY
@@ -77,8 +76,8 @@ def compare(
 
     Args:
         folders: Folders of finished runs.
-        folder: Where to write ``comparison.md``, ``comparison.json``, the tables as CSV and LaTeX, a
-            plot of accuracy against tokens, and ``report.html``. None writes nothing.
+        folder: Where to write ``comparison.md``, ``comparison.json``, the tables as CSV and LaTeX, and a
+            plot of accuracy against tokens. None writes nothing.
         reference: The label of the row that others are tested against, or one of its folders. The default is
             the row of ``soft_reasoning`` without options, else the first row of this method, else the first
             row.
@@ -114,7 +113,6 @@ def compare(
         images = [f"![{title}]({file})" for title, file in pictures.items()] or [plots.MISSING]
         parts = ["# Comparison", *(table.markdown() for table in tables), *notes, *images]
         write_text(Path(folder) / COMPARISON, "\n\n".join(parts) + "\n")
-        write_overview(Path(folder), "Comparison", tables, {"": groups}, pictures)
     return tables
 
 

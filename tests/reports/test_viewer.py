@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
+from viewed import GRADER, HOSTILE, data_of, problem, searched, write, write_all
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.formulas import formulas_in
-from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import build_entry
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.history import SearchHistory, stored_verdicts
@@ -24,7 +23,7 @@ def entry(result, final=None, gold="3"):
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     folder = write_all(tmp_path)
     index, details = data_of(folder)
-    assert index["kind"] == "run" and index["rule"] == "reward_vote"
+    assert index["rule"] == "reward_vote"
     assert "model m" in index["about"] and len(index["rows"]) == len(details) == 5
     name, _, target, answer, correct, right, many, rounds, tokens, answers = index["rows"][0]
     assert (name, target, answer, correct, right, many, rounds) == ("p0", "3", "3", True, 3, 4, 2)
@@ -118,22 +117,3 @@ def test_details_lie_in_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "SHARD", 2)
     index, details = data_of(write_all(tmp_path))
     assert index["shard"] == 2 and len(index["rows"]) == len(details) == 5
-
-
-def test_an_overview_has_the_problems_side_by_side(tmp_path):
-    write_all(tmp_path)
-    again = write(tmp_path / "se,ar=ch 2", {problem(1): searched("4", ["4", "4"], verifier="4")}, seed=1)
-    columns = [cell("cot", tmp_path / "cot"), cell("ours", tmp_path / "search", again)]
-    write_overview(tmp_path, "Comparison", [], {"": columns}, {})
-    index, details = data_of(tmp_path)
-    [group] = index["groups"]
-    assert [column["runs"] for column in group["columns"]] == [
-        ["cot/report.html"],
-        ["search/report.html", "se%2Car%3Dch%202/report.html"],
-    ]
-    rows = {row[1]: row for row in index["rows"]}
-    assert rows["p1"][4] == [[["4", False, False]], [["3", True, True], ["4", False, False]]]
-    assert rows["p2"][4] == [[["3", True, True]], [["4", False, True], None]]
-    texts = details[index["rows"].index(rows["p2"])]
-    assert texts[0][0] == {"text": "Now one two four 3. Answer: 3", "opening": "", "anchor": None}
-    assert texts[1] == [{"text": " one two 4. Answer: 4", "opening": "", "anchor": "Now"}, None]

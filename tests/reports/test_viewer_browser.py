@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from viewed import GRADER, cell, problem, searched, write, write_all
+from viewed import GRADER, problem, searched, write, write_all
 
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import write_run
 from soft_reasoning.runs.files import GRADES, read_json
 
@@ -113,8 +111,6 @@ class Page:
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     write_all(folder)
-    columns = [cell("cot", folder / "cot"), cell("search", folder / "search")]
-    write_overview(folder, "Comparison", [Table(["a", "b"], [["x", "1"]], title="T")], {"": columns}, {})
     return folder
 
 
@@ -178,9 +174,8 @@ def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
 
 
 def test_nothing_is_asked_of_a_network(page, runs):
-    for path in (runs / "search" / "report.html", runs / "report.html"):  # no file beside them either
-        page.open(path)
-        assert page.js("return performance.getEntriesByType('resource').length") == 0
+    page.open(runs / "search" / "report.html")
+    assert page.js("return performance.getEntriesByType('resource').length") == 0  # no file beside it either
     page.js("fetch('https://example.org').catch((e) => { window.refused = String(e); })")
     page.wait("return window.refused")
     page.js(
@@ -190,37 +185,14 @@ def test_nothing_is_asked_of_a_network(page, runs):
     assert len(refusals := page.complaints()) >= 2 and all("Content Security" in text for text in refusals)
 
 
-def test_a_comparison_leads_to_disagreements_and_into_the_runs(page, runs):
-    page.open(runs / "report.html")
-    assert page.texts(".matrix td") == ["", "2", "1", ""]
-    page.click(".chip", "methods disagree")
-    assert page.ids() == ["p1", "p2", "p4"]
-    page.click(".matrix a", "1")
-    page.wait("return document.querySelectorAll('.problems tbody tr').length === 1")
-    assert page.ids() == ["p1"]
-    page.keys("o")
-    page.problem("p1")
-    assert [text.split("\n")[0] for text in page.texts(".compared h3")] == ["cot", "search"]
-    assert [t.strip() for t in page.texts(".compared .parts")] == ["3."]
-    page.click(".compared a.into", "all candidates")
-    page.wait("return location.pathname.includes('/cot/')")
-    page.problem("p1")
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
     page = Page(chromium, width, dark)
-    addresses = [
-        ("search/report.html", ""),
-        ("search/report.html", "#problem=p0"),
-        ("report.html", ""),
-        ("report.html", "#problem=p1"),
-    ]
-    for path, address in addresses:
-        page.open(runs / path, address)
+    for address in ("", "#problem=p0"):
+        page.open(runs / "search" / "report.html", address)
         page.wait("return document.querySelector('.problem, .problems')")
-        assert page.js("return document.documentElement.scrollWidth") <= width, (path, address)
+        assert page.js("return document.documentElement.scrollWidth") <= width, address
         back, letters = page.js(
             "const s = getComputedStyle(document.documentElement); return [s.backgroundColor, s.color].map("
             "(c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0))"

@@ -4,7 +4,6 @@ import json
 import re
 from base64 import b64decode
 from gzip import decompress
-from types import SimpleNamespace
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
@@ -15,11 +14,6 @@ from tests.runs.world import stored
 GRADER = Grader()
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ASKED = {"model": {"path": "m"}, "dataset": {"name": "made up"}, "seed": 0}
-
-
-def cell(label, *folders):
-    """What an overview reads of a ``RunGroup``."""
-    return SimpleNamespace(label=label, folders=folders)
 
 
 def problem(i, gold="3"):
@@ -64,7 +58,7 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
 
 
 def write_all(folder):
-    """A greedy run and a search beside it, with a problem of every outcome."""
+    """A greedy run and a search, with a problem of every outcome; return the search's folder."""
     cot = {
         problem(i): Result(a, (Candidate(f"Now one two four {a}. Answer: {a}", a, 0),))
         for i, a in enumerate(["3", "4", "3", "5", "3"])

@@ -1,1 +1,1 @@
-"""``report.html``: runs, comparisons and sweeps as pages that open from disk, without a network."""
+"""``report.html``: a run as a page that opens from disk, without a network."""

@@ -26,7 +26,7 @@ SHARD = 32
 """Problems in a shard."""
 
 SOURCES = Path(__file__).parent / "page"
-SCRIPTS = ("dom", "data", "math", "text", "list", "problem", "run", "overview", "main")
+SCRIPTS = ("dom", "data", "math", "text", "list", "problem", "run", "main")
 
 Entry = tuple[list[Any], Any]
 """A problem's row in the table, and the details for its page."""
@@ -43,9 +43,9 @@ def write_page(
     """Write ``report.html`` into ``folder``, and return the rows of its table of problems.
 
     Args:
-        folder: The folder of a run, a comparison or a sweep.
+        folder: The run's folder.
         title: The page's title.
-        head: The page's summary of the whole.
+        head: The page's summary of the run.
         entries: An entry for each problem.
         tables: The tables above the problems.
         pictures: SVG files of the folder by title, in the colours of ``reports.plots``.

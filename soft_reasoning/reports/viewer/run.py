@@ -38,7 +38,6 @@ def write_run(
     config = manifest["config"]
     model = (config.get("model") or {}).get("path", "unknown")
     head = {
-        "kind": "run",
         "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader}"],
         "rule": ((config.get("method") or {}).get("final") or {}).get("rule"),
         "command": manifest["command"],
@@ -55,7 +54,7 @@ def build_entry(record: Mapping[str, Any], grade: Mapping[str, Any]) -> Entry:
         "prompt": record.get("prompt") or [record["question"]],
         "rounds": _rounds(record, grade),
         "votes": [{name: short(value) for name, value in vote.items()} for vote in grade["votes"]],
-        "ended": last_in_trace(record, "ended"),
+        "ended": _last_in_trace(record, "ended"),
     }
     row = [
         record["doc_id"],
@@ -72,8 +71,7 @@ def build_entry(record: Mapping[str, Any], grade: Mapping[str, Any]) -> Entry:
     return row, detail
 
 
-def last_in_trace(record: Mapping[str, Any], key: str) -> Any:
-    """Return the last value of ``key`` in the trace of a record."""
+def _last_in_trace(record: Mapping[str, Any], key: str) -> Any:
     return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
 
 

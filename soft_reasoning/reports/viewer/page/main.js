@@ -9,7 +9,7 @@ function failed(error) {
 async function main() {
   const began = performance.now();
   const index = await unpack(document.getElementById("index").textContent);
-  const page = index.kind === "run" ? runPage(index) : overviewPage(index);
+  const page = runPage(index);
   const back = () => addressOf({ problem: null });
   let scrolled = 0;
   let looking = null;

@@ -49,10 +49,10 @@ function headOf(index) {
     el("h1", {}, index.title),
     index.about ? el("p", { class: "about" }, [count(index.rows.length, "problem"), ...index.about].join(" · ")) : null,
     index.command ? el("p", { class: "command" }, el("code", {}, index.command)) : null,
-    index.kind === "run" ? outcomesOf(index) : null,
+    outcomesOf(index),
     index.pictures.length ? el("div", { class: "pictures" }, index.pictures.map(([title, src]) => el("img", { src, alt: title, title }))) : null,
-    index.tables.length ? el("details", { class: "tables", open: index.kind !== "run" },
-      el("summary", {}, index.kind === "run" ? "Figures of the run" : "Figures"), el("div", { class: "grid" }, index.tables.map(tableOf))) : null);
+    index.tables.length ? el("details", { class: "tables" },
+      el("summary", {}, "Figures of the run"), el("div", { class: "grid" }, index.tables.map(tableOf))) : null);
 }
 
 const KEYS = "j k or ↑ ↓ move, Enter opens, / searches; on a problem j k or ← → go on, Escape goes back";

@@ -17,13 +17,6 @@ function writtenOf(candidate) {
   return candidate.text.slice((candidate.opening ?? "").length);
 }
 
-// What candidates can share of the greedy text: all but the anchor, where soft tokens stand in its place.
-function afterAnchor(greedy, anchor) {
-  const own = greedy.trimStart();
-  const first = (anchor ?? "").trimStart();
-  return first && own.startsWith(first) ? own.slice(first.length) : greedy;
-}
-
 // `opening` stands for a candidate's soft token; what follows it is compared with `base`.
 function textOf(text, base, opening = "") {
   const lead = opening ? el("span", { class: "opening", title: "stands for the soft token" }, opening) : null;
