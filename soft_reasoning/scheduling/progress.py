@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal or in a notebook, otherwise lines at intervals."""
+"""Progress on standard error: tqdm's bar on a terminal or in a notebook, otherwise lines at intervals."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ UNREAD = 20
 class Progress:
     """Running counts of a run of ``total`` problems, shown while the context is open.
 
-    With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume are not part of speed
-    and remaining time. Accuracy is not shown before the end, since easy problems end first. ``stream`` is
-    standard error by default.
+    With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume, and replayed tokens,
+    are not part of the speed. Accuracy is not shown before the end, since easy problems end first. ``stream``
+    is standard error by default.
     """
 
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
@@ -37,7 +37,7 @@ class Progress:
         self._begin()
 
     def _begin(self) -> None:
-        self._before = self.done, self.tokens - self._replayed
+        self._before = self.tokens - self._replayed
         self._start = perf_counter()
         self._next = self._start + (REDRAW if self._bar is not None else FIRST)
 
@@ -46,14 +46,13 @@ class Progress:
         if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
             from tqdm.auto import tqdm
 
-            shape = "{bar:24} {postfix}"
             self._bar = tqdm(
                 total=self.total,
                 initial=self.done,
+                unit="problem",
                 file=self._stream,
                 leave=False,
                 disable=False,
-                bar_format=shape,
                 dynamic_ncols=True,
             )
         return self
@@ -113,40 +112,15 @@ class Progress:
             self._bar.n = self.done
             self._bar.set_postfix_str(self.state())
         else:
-            self.say(self.state())
+            self.say(f"{self.done}/{self.total} problems, {self.state()}")
 
     def state(self) -> str:
-        """Describe the counts of problems, tokens, their speed and the remaining time."""
-        right, wrong, answered = self._correct, self._graded - self._correct, self.done - self._graded
-        counts = {"right": right, "wrong": wrong} if self._graded or not self.done else {}
-        counts |= {"answered": answered} if answered else {}
-        parts = [f"{count} {name}" for name, count in (counts | {"open": self.total - self.done}).items()]
-        elapsed, tokens = perf_counter() - self._start, self._generated() + sum(self._written)
-        parts = [", ".join(parts), f"{len(self._written)} in progress"]
-        parts += [f"{tokens:,} tokens", f"{tokens / max(elapsed, 1e-9):,.0f} tokens/s"]
-        if (left := self._left(elapsed)) is not None:
-            parts.append(f"about {duration(left)} left")
-        return "  ".join(parts)
-
-    def _generated(self) -> int:
-        """Tokens of the problems finished since the start, without replayed ones."""
-        return self.tokens - self._replayed - self._before[1]
-
-    def _left(self, elapsed: float) -> float | None:
-        """Seconds left, once a tenth of the problems is finished.
-
-        Problems that end first are short. So their pace gives too many seconds, and their mean length for
-        those in progress too few. Their average was right within a factor of three in five runs.
-        """
-        done, written = self.done - self._before[0], sum(self._written)
-        tokens, open_problems = self._generated(), self.total - self.done
-        if not done or 10 * done < done + open_problems or not tokens + written:
-            return None
-        mean = tokens / done
-        expected = sum(max(count, mean) for count in self._written)
-        waiting = (open_problems - len(self._written)) * (tokens + expected) / (done + len(self._written))
-        rate = (tokens + written) / elapsed
-        return (elapsed / done * open_problems + (expected - written + waiting) / rate) / 2
+        """Describe the counts of right, wrong and unfinished problems, and the tokens with their speed."""
+        graded = [f"{self._correct} right", f"{self._graded - self._correct} wrong"] if self._graded else []
+        tokens = self.tokens - self._replayed - self._before + sum(self._written)
+        speed = tokens / max(perf_counter() - self._start, 1e-9)
+        parts = [*graded, f"{len(self._written)} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]
+        return ", ".join(parts)
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is a bar."""

@@ -19,22 +19,9 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
             shown.work([50] * 8)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
-    assert lines[0] == "3 right, 0 wrong, 97 open  8 in progress  550 tokens  183 tokens/s"
-    assert lines[1].startswith("17 right, 1 wrong, 82 open  8 in progress  1,300 tokens  72 tokens/s  about ")
+    assert lines[0] == "3/100 problems, 3 right, 0 wrong, 8 in progress, 550 tokens, 183 tokens/s"
+    assert lines[1] == "18/100 problems, 17 right, 1 wrong, 8 in progress, 1,300 tokens, 72 tokens/s"
     assert "%" not in stream.getvalue()  # easy problems end first
-
-
-def test_the_time_left_is_between_the_pace_and_the_mean_of_finished_problems(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
-    shown = Progress(20, enabled=False)
-    now[0] = 10.0
-    shown.count(100, read=True, correct=True, covered=True)
-    shown.work([150] * 8)
-    assert "left" not in shown.state()  # fewer than a tenth are finished
-    shown.count(100, read=True, correct=True, covered=True)
-    # By pace 9 x 10 s; by length 10 x 140 tokens (the mean of all that were started) at 140 tokens/s.
-    assert shown.state().endswith("about 50.0 s left")
 
 
 def test_replayed_tokens_and_earlier_problems_are_no_speed(monkeypatch):
@@ -46,7 +33,21 @@ def test_replayed_tokens_and_earlier_problems_are_no_speed(monkeypatch):
         now[0] = 10.0
         shown.count(500, read=True, correct=None, covered=False, replayed=400)
         shown.work([100])
-        assert shown.state().startswith("2 answered, 2 open  1 in progress  200 tokens  20 tokens/s")
+        assert shown.state() == "1 in progress, 200 tokens, 20 tokens/s"
+
+
+def test_a_terminal_has_a_bar_over_problems_with_the_rest_after_it(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    with Progress(4, stream=stream) as shown:
+        shown.count(50, read=True, correct=True, covered=True)
+        now[0] = 10.0
+        shown.work([50])
+        shown.say("a note")
+    assert "1/4 [" in stream.getvalue() and "1 right, 0 wrong, 1 in progress, 100 tokens" in stream.getvalue()
+    assert "a note\n" in stream.getvalue()
 
 
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])
