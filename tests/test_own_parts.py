@@ -6,9 +6,11 @@ import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 
 from soft_reasoning import Result, SoftReasoner, UserError
+from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling import effects
 from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Effect, Generate, Request
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
@@ -20,6 +22,23 @@ def reasoner():
         "demo", k=3, rounds=1, max_new_tokens=40, stopping="none", overrides=["engine=fake"]
     ) as opened:
         yield opened
+
+
+class Doubt(Reward):
+    def __call__(self, verified, coherence):
+        return -coherence
+
+
+class Tries:
+    rule = "tries"
+
+    def choose(self, history):
+        return f"{len(history.candidates)} tries"
+
+
+class Twice:
+    def reason(self, rewards_by_round, **facts):
+        return "enough" if len(rewards_by_round) == 2 else None
 
 
 def scores_of(solution):
@@ -78,11 +97,12 @@ def test_a_verifier_may_ask_the_model_first_and_returns_a_verdict(reasoner):
 
 
 def test_reward_final_stopping_and_acquisition(reasoner):
-    solution = reasoner.solve(QUESTION, reward=lambda score, coherence: -coherence)
+    solution = reasoner.solve(QUESTION, reward=Doubt())
     assert all(c.reward == -c.coherence for c in solution.candidates)
-    assert reasoner.solve(QUESTION, final=lambda candidates: f"{len(candidates)} tries").answer == "6 tries"
-    stopped = reasoner.solve(QUESTION, rounds=3, stopping=lambda rewards: len(rewards) == 2)
-    assert (len(stopped.rounds), stopped.ended) == (2, "converged")
+    assert reasoner.solve(QUESTION, final=Tries()).answer == "6 tries"
+    stopped = reasoner.solve(QUESTION, rounds=3, stopping=Twice())
+    assert (len(stopped.rounds), stopped.ended) == (2, "enough")
+    assert len(reasoner.solve(QUESTION, stopping=Stopping(rule="none", rounds=2)).rounds) == 3
     seen = []
 
     def cautious(model, **_):
@@ -115,6 +135,10 @@ class Plain:
         ({"method": "cot", "verifier": lambda q, c: []}, "method that has it, got method=cot; leave"),
         ({"verifier": lambda q, c: [1]}, r"verifier: expected 3 scores, one for each candidate, got \[1\]"),
         ({"verifier": lambda q, c: [7, 0, 0]}, "score: expected a finite number at least 0 at most 1, got 7"),
+        ({"reward": lambda score, coherence: 1.0}, "reward: expected a name, or an object with coherence_of"),
+        ({"reward": Doubt}, "reward: expected a name, or an object with coherence_of like .* got <class"),
+        ({"final": 5}, "final: expected a name, or an object with choose"),
+        ({"stopping": lambda rewards: True}, "stopping: expected a name, or an object with reason"),
         ({"acquisition": 5}, "acquisition: expected a class of acquisition functions"),
         ({"method": Method}, "method: expected .*got the class Method; pass an instance"),
         ({"method": Method()}, "whose solve does not take them"),

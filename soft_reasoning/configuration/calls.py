@@ -43,11 +43,18 @@ from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.configuration.own_prompt import PromptLike, prompt_settings
 from soft_reasoning.configuration.parts import built
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.rewards.functions import as_part
+from soft_reasoning.rewards.functions import as_verifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import UserError
+
+OBJECTS = {
+    "reward": ("coherence_of", "rewards.combine.Reward()"),
+    "final": ("choose", "rewards.final.FinalAnswer()"),
+    "stopping": ("reason", "search.stopping.Stopping()"),
+}
+"""For parts that are objects: a method of theirs, and an example in errors."""
 
 MOST_CACHED = 64
 """Number of combinations of options whose parts are cached."""
@@ -225,7 +232,7 @@ def _build_method(options: Options, config: DictConfig) -> Method:
     """Return the method that ``config`` names with the user's parts, or the user's method object.
 
     Raises:
-        UserError: For a part that the method does not have, or that is neither a function nor an object.
+        UserError: For a part that the method does not have, or an object of another kind.
     """
     method = options.get("method")
     if not isinstance(method, str | None):
@@ -240,8 +247,10 @@ def _build_method(options: Options, config: DictConfig) -> Method:
             continue
         if field not in known:
             raise lacking(name, method.name)
-        if name != "acquisition":
-            parts[field] = as_part(name, part, *([config.search.rounds] if name == "stopping" else []))
+        if name == "verifier":
+            parts[field] = as_verifier(part)
+        elif name in OBJECTS:
+            parts[field] = _checked(name, part)
         elif callable(part):
             parts[field] = built(config, "search.optimiser", acquisition=part)
         else:
@@ -250,3 +259,12 @@ def _build_method(options: Options, config: DictConfig) -> Method:
                 f"a function of a model that returns one, got {part!r:.80}"
             )
     return replace(cast(Any, method), **parts) if parts else method
+
+
+def _checked(name: str, part: Any) -> Any:
+    attribute, like = OBJECTS[name]
+    if isinstance(part, type) or not callable(getattr(part, attribute, None)):
+        raise UserError(
+            f"{name}: expected a name, or an object with {attribute} like {like}, got {part!r:.80}"
+        )
+    return part

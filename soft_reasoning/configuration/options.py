@@ -12,11 +12,13 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.errors import near
 from soft_reasoning.configuration.implied import NAMES
 from soft_reasoning.configuration.overrides import Override, Overrides, parse
+from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh
+from soft_reasoning.rewards.functions import Score
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.method import Method, check_method
+from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import UserError
 
 RUN_KEYS = (
@@ -35,7 +37,7 @@ RUN_KEYS = (
 """Keys that only a run of a data set reads."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
-"""Parts of a method that an option replaces: by a name, a function or an object."""
+"""Parts of a method that an option replaces: by a name or an object."""
 
 PER_CALL = ("max_tokens", "max_seconds", "stop", "seed")
 """Options on which no part depends."""
@@ -62,12 +64,12 @@ class Options(TypedDict, total=False):
         stop: Texts that end a candidate, besides those of the prompt.
         verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
             its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
-        reward: The name of a shipped reward, a function of a candidate's score and coherence, or a
-            :class:`~soft_reasoning.rewards.combine.Reward`.
-        final: Chooses the answer: the name of a shipped rule, a function of all candidates, or an object.
+        reward: The name of a shipped reward, or a :class:`~soft_reasoning.rewards.combine.Reward`.
+        final: Chooses the answer: the name of a shipped rule, or an object with ``choose``, like
+            :class:`~soft_reasoning.rewards.final.FinalAnswer`.
         acquisition: The name of a shipped acquisition function, or a class like BoTorch's.
-        stopping: Ends the rounds early: the name of a rule, a function of the rewards of every round, or an
-            object with ``reason``.
+        stopping: Ends the rounds: the name of a rule, or an object with ``reason``, like
+            :class:`~soft_reasoning.search.stopping.Stopping`.
     """
 
     method: str | Method | None
@@ -81,10 +83,10 @@ class Options(TypedDict, total=False):
     max_new_tokens: int | None
     stop: Sequence[str] | None
     verifier: str | Score | Verifier | None
-    reward: str | Weigh | None
-    final: str | Final | FinalAnswer | None
+    reward: str | Reward | None
+    final: str | FinalAnswer | None
     acquisition: str | Callable[..., Any] | None
-    stopping: str | Stop | None
+    stopping: str | Stopping | None
 
 
 class LoadOptions(Options, total=False):
