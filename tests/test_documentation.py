@@ -126,7 +126,7 @@ ELSEWHERE = re.compile(
     r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning serve|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
-    r"|finetune|verifier_accuracy|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
+    r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
     r"|safetensors model="
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
@@ -135,7 +135,6 @@ SMALL = {
     "bench_run": "--problems 2",
     "bench_search": "--problems 2 --boxes Branin",
     "bring_your_own_optimiser": "--problems 1",
-    "checking": "--problems 2 engine=fake",
     "user_tasks": "'own CSV' 'a mistyped option'",
 }
 """By script, what makes it small."""
@@ -197,7 +196,6 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
         "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
         "test.jsonl": ROWS,
         "FOLDER/gsm8k.jsonl": ROWS,
-        "experiments/results/checking.md": "",
     }.items():
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(text, encoding="utf-8")
