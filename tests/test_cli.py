@@ -23,8 +23,6 @@ EMPTY = [
     ["", "cot"],
     ["cot", ""],
     ["cot", " ", "self_consistency"],
-    ["--all", ""],
-    ["--all", "cot", "\t"],
     ["", "limit=2"],
     ["cot", "self_consistency", ""],
     ["--help", ""],
@@ -50,7 +48,7 @@ EMPTY = [
             (["serve", *words], "expected key=value")
             for words in ([""], ["  "], ["=5"], ["a b"], ["port=1", ""])
         ),
-        *((["compare", "--all", word], "expected key=value") for word in ("=5", "+=a")),
+        *((["compare", "cot", "fire", word], "expected key=value") for word in ("=5", "+=a")),
     ],
 )
 def test_a_wrong_command_is_one_line(command, words, expected):
@@ -84,8 +82,6 @@ finally:
         ["sweep", "verifier=none,nonsense"],
         ["compare", "cot"],
         ["compare", "cot", "telepathy", "limt=3"],
-        ["calibrate", "limt=3"],
-        ["calibrate", "verifier=nonsense"],
         ["serve", "limt=3"],
         ["serve", "verifier=nonsense"],
     ],

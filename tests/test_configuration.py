@@ -32,7 +32,7 @@ CHOICES = sorted(
     if path.parent != CONF and not path.stem.startswith("_")
 )
 # added with +, by a command of their own, or part of a data set or prompt
-APART = {"calibration", "experiment", "exemplars", "programs", "reviews", "server"}
+APART = {"experiment", "exemplars", "programs", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"method={name}": ["prompt=math"] for name in ("program", "program_consistency", "mixed_consistency")},
@@ -230,7 +230,7 @@ def test_short_options_become_those_of_the_method(words, full):
         (["methods=[cot,soft_reasoning]", "rounds=1"], '"soft_reasoning rounds=1", got it for a whole'),
         (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods with the same key for it"),
         (["shots=2"], "shots: expected a full key, got the last part of verifier.shots, dataset.shots; name"),
-        (["sigma=2"], "did you mean embedding.sigma or method.sigma or model.sigma?"),
+        (["sigma=2"], "did you mean embedding.sigma or model.sigma?"),
         (["method=cot", "delta=0.2"], "got delta; did you mean acquisition.delta?"),
         (["limti=2"], "limti: expected a key or group of the configuration, got limti; did you mean limit?"),
     ],

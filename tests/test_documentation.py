@@ -78,16 +78,14 @@ def typed(page):
 
 
 def commands(page):
-    """The arguments of each run or calibration that a page shows."""
+    """The arguments of each run that a page shows."""
     for line in typed(page):
-        match = re.match(
-            r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate|serve)\b(.*)", line
-        )
+        match = re.match(r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|serve)\b(.*)", line)
         if match:
             words = shlex.split(match[2], comments=True)
             if match[1] == "serve":
                 words = server_words(words)
-            yield line, ["+calibration=default"] * (match[1] == "calibrate") + words
+            yield line, words
 
 
 def single(word):
@@ -125,7 +123,7 @@ def headers(path):
 ELSEWHERE = re.compile(
     r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning serve|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
-    r"|demo_rivals|compare --all"
+    r"|demo_rivals"
     r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
     r"|safetensors model="
 )
@@ -206,9 +204,9 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
         if called == "regrade":  # of the run before it
             done = Path("runs").glob("*/results.json")
             rest[0] = str(max(done, key=lambda path: path.stat().st_mtime_ns).parent)
-        done = command(called, *(made_small(rest) if called in ("run", "compare", "calibrate") else rest))
+        done = command(called, *(made_small(rest) if called in ("run", "compare") else rest))
         assert done.returncode == 0, f"{called} {rest}\n{done.stderr}"
-        assert called == "calibrate" or list(Path("runs").glob("**/results.json")), rest
+        assert list(Path("runs").glob("**/results.json")), rest
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The command ``compare``: the named methods, or (``--all``) every method that the engine can serve."""
+"""The command ``compare``: the named methods on the same problems."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 
 Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md.
 A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
-many tokens as soft_reasoning.
-
-compare --all [METHOD ...] runs every method that the engine can serve, or the named ones, with at most
-max_tokens (1000) per question. Half of them drop out after a quarter and after half of limit (200)
-questions. The best is written as a preset: run, serve, eval and Python take preset=FILE. Choose on other
-questions than you report on: dataset.split=validation."""
+many tokens as soft_reasoning."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -27,11 +22,6 @@ def main(words: Sequence[str]) -> None:
     names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
     if not names and {"-h", "--help"} & {*words}:
         print(COMPARE)
-        return
-    if "--all" in words:
-        from soft_reasoning.commands.halving import halve_methods  # its imports take seconds
-
-        halve_methods(names, [word for word in words if word not in (*names, "--all")])
         return
     if len(names) < 2:
         methods = " ".join(names) or "none"

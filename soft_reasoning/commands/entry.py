@@ -19,17 +19,12 @@ COMMANDS = {
     "compare": (
         f"{HERE}.compare:main",
         "METHOD METHOD ... [options]",
-        "run several methods on the same problems (--all: find the best of all)",
+        "run several methods on the same problems",
     ),
     "sweep": (
         f"{HERE}.run:sweep_main",
         "[key=a,b] [options]",
         "run every combination of values (run -m), and combine the results",
-    ),
-    "calibrate": (
-        f"{HERE}.run:calibrate_main",
-        "[options]",
-        "recommend sigma and points to begin with, for a model and data",
     ),
     "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests as OpenAI's API does"),
     "regrade": (

@@ -1,4 +1,4 @@
-"""The commands ``run``, ``sweep`` and ``calibrate``: a method on a data set, or several on the same problems.
+"""The commands ``run`` and ``sweep``: a method on a data set, or several on the same problems.
 
 What takes seconds to import is imported after the options are checked: a wrong one is rejected at once.
 """
@@ -33,15 +33,3 @@ def main(words: Sequence[str]) -> None:
 def sweep_main(words: Sequence[str]) -> None:
     """Run the command line ``sweep``: every combination of values separated by commas."""
     main(["--multirun", *words])
-
-
-def calibrate_command(config: DictConfig, folder: Path) -> None:
-    """Try settings on the questions of a data set."""
-    from soft_reasoning.commands.calibrate import calibrate
-
-    calibrate(config, folder)
-
-
-def calibrate_main(words: Sequence[str]) -> None:
-    """Run the command line ``calibrate``."""
-    launch(calibrate_command, ["+calibration=default", *words])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 import threading
 from collections.abc import Generator, Sequence
@@ -20,19 +18,15 @@ from soft_reasoning.configuration.parts import built
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.search.prior import Prior
-from soft_reasoning.types import Problem, Prompt, UserError
+from soft_reasoning.types import Problem, UserError
 
 SECOND_MODELS = ("verifier.model", "method.model", "method.programs.model")
 """Keys that may name a model other than the run's."""
-PROBE = Problem("prompt", "1 2 3", None)
-"""A question whose prompt identifies a run's prompts."""
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -153,11 +147,6 @@ def build_method(config: DictConfig) -> Method:
     return built(config, "method")
 
 
-def find_prior(method: Method) -> Prior | None:
-    """Return the prior of the method's search, if it has one."""
-    return getattr(getattr(method, "optimiser", None), "prior", None)
-
-
 def writes_programs(method: Method) -> bool:
     """Whether the method or its judge computes answers with programs."""
     return any(isinstance(part, Programs) for part in _worded_parts(method))
@@ -181,25 +170,23 @@ def _worded_parts(method: Method) -> list[Any]:
     return [method, getattr(method, "programs", None), getattr(method, "verifier", None)]
 
 
-def check_fits(config: DictConfig, method: Method, context: Context) -> None:
-    """Reject parts made for another model or prompt, and a second model whose prompt asks for no programs.
+def check_fits(method: Method, context: Context) -> None:
+    """Reject a model that is to write programs and whose prompt does not ask for any.
 
     Raises:
-        UserError: In one line that names the difference.
+        UserError: In one line.
     """
     for part in _worded_parts(method):
         if isinstance(part, Programs):
             part.check_wording(part.judge(context).prompts.wording)
-    if prior := find_prior(method):
-        prior.check_made_for(space_settings(config, context))
 
 
-def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
+def check_problems(problems: Sequence[Problem], context: Context) -> None:
     """Reject unusable problems before any model work.
 
     Raises:
-        UserError: If a prompt leaves no room for an answer, the grader cannot read a problem's type of
-            answer, or the method's prior was made on one of the problems.
+        UserError: If a prompt leaves no room for an answer, or the grader cannot read a problem's type of
+            answer.
     """
     room = context.engine.context_length
     for problem in problems:
@@ -215,36 +202,3 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
                 f"problem {problem.name}: the prompt has {length} tokens and the model has {room} for prompt "
                 f"and answer; use {fewer} or a model with a longer context"
             )
-    if prior := find_prior(method):
-        prior.check_unseen([problem.question for problem in problems])
-
-
-def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
-    """Return the settings that give points of the search space their meaning: plain values by name.
-
-    These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
-    identified by a hash of its token ids for a fixed question.
-    """
-    embedding = plain(config.embedding)
-    if "seed" in embedding and embedding["seed"] is None:
-        embedding["seed"] = context.seed
-    return {
-        "model": _model_name(config),
-        "prompt": _hashed(context.prompts.solve(PROBE)),
-        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
-        "method.placement": config.method.placement,
-        "method.scope": config.method.scope,
-    }
-
-
-def _model_name(config: DictConfig) -> str:
-    model, name = config.model, str(config.engine._target_)
-    if "path" in config.engine:
-        name = weights_fingerprint(resolve(model.path), model.revision)
-        if model.adapter:
-            name += f"+{weights_fingerprint(model.adapter, None)}"
-    return name
-
-
-def _hashed(prompt: Prompt) -> str:
-    return hashlib.sha256(json.dumps(prompt.ids).encode()).hexdigest()[:12]

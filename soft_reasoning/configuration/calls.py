@@ -77,7 +77,7 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
         UserError: In one line.
     """
     for job in jobs[:1]:
-        check_problems([job.problem for job in jobs], job.method, job.context)
+        check_problems([job.problem for job in jobs], job.context)
 
 
 class CallBuilder:
@@ -178,7 +178,7 @@ class CallBuilder:
         seed = options.get("seed", parts.context.seed)
         judges = {name: replace(judge, seed=seed) for name, judge in parts.context.judges.items()}
         context = replace(parts.context, limits=limits, prompts=prompts, seed=seed, judges=judges)
-        check_fits(parts.config, parts.method, context)
+        check_fits(parts.method, context)
         return replace(parts, context=context)
 
     def _cached(self, key: Hashable) -> Parts | None:

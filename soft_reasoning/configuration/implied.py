@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.configuration.conf_dir import choices, composed, known_keys
 from soft_reasoning.configuration.errors import NoSuchOption, lacking, unknown_key
@@ -76,22 +76,22 @@ SEARCH_PATH = "hydra.searchpath"
 def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
     """Return ``overrides`` with full keys, and those that follow from them.
 
-    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
-    ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
-    its sigma nor its prompt. They get ``MAX_NEW_TOKENS`` for a solution unless a preset or an experiment is
-    named. If no verifier, option of one, preset or experiment is named, their programs judge numbers
-    (``verifier=program``): on real models these judge far better than verdicts. Where such a model judges
-    itself, ``final=weighted_vote`` is the default: it adds up rewards, so that a poor judge does little
-    harm. ``preset=default`` is added if the chosen method has no presets and none is
-    named: an experiment may name a preset for Soft Reasoning, which other methods do not have. ``method=cot``
-    is added for open questions (``answer_type=open``) if no part of a method is named.
+    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, and ``dataset=FILE`` the
+    choice ``custom``. Models other than the bundled one get neither its sigma nor its prompt. They get
+    ``MAX_NEW_TOKENS`` for a solution unless a preset or an experiment is named. If no verifier, option of
+    one, preset or experiment is named, their programs judge numbers (``verifier=program``): on real models
+    these judge far better than verdicts. Where such a model judges itself, ``final=weighted_vote`` is the
+    default: it adds up rewards, so that a poor judge does little harm. ``preset=default`` is added if the
+    chosen method has no presets and none is named: an experiment may name a preset for Soft Reasoning, which
+    other methods do not have. ``method=cot`` is added for open questions (``answer_type=open``) if no part of
+    a method is named.
 
     Args:
         overrides: The options.
         context: As for :func:`full_names`.
 
     Raises:
-        UserError: As :func:`full_names`, and for a preset's file without overrides.
+        UserError: As :func:`full_names`.
     """
     return _implied(full_names(overrides, context))
 
@@ -107,7 +107,7 @@ def say_open_default() -> None:
 
 def _implied(overrides: Sequence[Override], named: bool = False) -> list[Override]:
     """As :func:`complete`; ``named`` says that a part of a method is named by a short name."""
-    result = [new for override in _with_presets(overrides) for new in _with_files(override)]
+    result = [new for override in overrides for new in _with_files(override)]
     chosen = {override.key: override for override in result if override.sign != "~"}
     text = {key: override.text for key, override in chosen.items()}
     path = text.get("model.path", "demo")
@@ -184,20 +184,6 @@ def _computes(overrides: Iterable[Override | None]) -> bool:
     return numbers and OmegaConf.select(config, "prompt.wording.tasks.program") is not None
 
 
-def _with_presets(overrides: Sequence[Override]) -> Iterator[Override]:
-    """Yield ``overrides`` with ``preset=FILE`` replaced by the overrides in the file."""
-    for override in overrides:
-        if override.key != "preset" or not is_file_name(override.text):
-            yield override
-            continue
-        path = Path(override.text).expanduser()
-        preset = OmegaConf.load(path) if path.is_file() else None
-        words = preset.get("overrides") if isinstance(preset, DictConfig) else None
-        if not isinstance(words, ListConfig):
-            raise UserError(f"preset: expected a file that holds overrides, got {override.value}")
-        yield from parse(map(str, words))
-
-
 def _with_files(override: Override) -> list[Override]:
     """Return ``override``, or what it means if it names a file or a model on the hub."""
     match override.key:
@@ -232,7 +218,7 @@ def is_bundled(model: str) -> bool:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether ``name`` names a file rather than a shipped prompt or preset."""
+    """Whether ``name`` names a file rather than a shipped prompt."""
     return name.endswith((".yaml", ".yml"))
 
 

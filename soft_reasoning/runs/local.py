@@ -77,8 +77,8 @@ class LocalLauncher:
             self._engine.begin_run()
         self._models.begin_run()
         context = build_context(config, self._engine, exemplars, self._models)
-        check_fits(config, method, context)
-        check_problems(problems, method, context)
+        check_fits(method, context)
+        check_problems(problems, context)
         return Local(method, context, config.max_live)
 
     def close(self) -> None:

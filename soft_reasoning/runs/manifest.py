@@ -44,14 +44,12 @@ IGNORED = (
     "ray",
     "hydra",
     "prompt.answer_type",
-    "calibration.portfolio",
-    "calibration.reference",
     *RESOURCES,
 )
 """Keys that change no problem's result.
 
-They concern display, batching and distribution of a run, the number of its problems, the declared type of the
-prompt (its wording counts instead), and the choices of a calibration after its runs."""
+They concern display, batching and distribution of a run, the number of its problems, and the declared type of
+the prompt (its wording counts instead)."""
 
 DRAWS = ("seed", "embedding.seed", "dataset.seed")
 """Keys of random seeds: runs that differ only in these are averaged."""

@@ -52,14 +52,14 @@ class RayActor:
         """Prepare a run and return the manifest's entries about the engine.
 
         Raises:
-            UserError: If a prompt is too long, or the method's ``search.prior`` was fitted on a problem.
+            UserError: If a prompt is too long.
         """
         if config != self._config:
             self._replaying.close()
             self._completions = None
             self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
             self._scheduler, self._config = Scheduler(self._local.context.engine), config
-        check_problems(problems, self._local.method, self._local.context)
+        check_problems(problems, self._local.context)
         return self._local.about
 
     async def solve(

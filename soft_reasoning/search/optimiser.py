@@ -27,7 +27,6 @@ from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
 from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates
-from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.search.surrogate import Surrogate, first_line
 from soft_reasoning.types import UserError, generator_for
 
@@ -120,8 +119,6 @@ class BayesianOptimiser:
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
-        prior: Knowledge from other questions, or its file. The first round begins with the portfolio's
-            points.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -134,9 +131,7 @@ class BayesianOptimiser:
         candidate_points: NormalCandidates | None = None,
         batch: TopK | None = None,
         incumbent: str = "posterior_mean",
-        prior: Prior | str | None = None,
     ):
-        self.prior: Prior | None = load_prior(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.candidate_points: NormalCandidates = candidate_points or LocalCandidates()
         self.acquisition = acquisition
@@ -148,8 +143,7 @@ class BayesianOptimiser:
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("k", k, least=1)
         whole("candidate_points.count", self.candidate_points.count, least=k)  # a round's points are distinct
-        first = first_points(self.prior, 0, k, dim)
-        return torch.cat([first, normal(k - len(first), dim, generator)])
+        return normal(k, dim, generator)
 
     @torch.no_grad()
     def propose(self, state: SearchState) -> list[Proposal]:

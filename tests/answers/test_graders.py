@@ -36,6 +36,6 @@ def test_the_default_is_ours_and_the_preset_released_chooses_its_own():
 def test_answers_that_a_grader_cannot_read_are_refused_before_any_model_work():
     config = compose_config(["engine=fake", "grader=lm_eval_strict"])
     context = build_context(config, build_engine(config))
-    check_problems([Problem("p", "How many?", "3")], None, context)
+    check_problems([Problem("p", "How many?", "3")], context)
     with pytest.raises(UserError, match="grader for answers of type boolean, got lm_eval_strict; use"):
-        check_problems([Problem("p", "Is it?", "True", "boolean")], None, context)
+        check_problems([Problem("p", "Is it?", "True", "boolean")], context)

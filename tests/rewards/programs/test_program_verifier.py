@@ -159,7 +159,7 @@ def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
     other = build_context(compose_config(["engine=fake", "prompt=boolean"]), context.engine)
     method = replace(build_method(config), model="other")
     with pytest.raises(UserError, match="programs: expected questions that a program can compute"):
-        check_fits(config, method, replace(context, judges={"other": other}))
+        check_fits(method, replace(context, judges={"other": other}))
 
 
 @pytest.mark.parametrize("kind", ["open", "json", "code"])
