@@ -175,8 +175,8 @@ def main() -> None:
                 "prompt=math",
                 "grader=lm_eval_flexible",  # reads cut texts, as nearly all of these are
                 "verifier.shots=0",
-                "search.rounds=3",
-                f"search.stopping.rule={rule}",
+                "rounds=3",
+                f"stopping={rule}",
                 f"max_new_tokens={args.new_tokens}",
                 f"max_live={args.problems}",
                 *args.overrides,

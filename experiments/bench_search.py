@@ -48,10 +48,7 @@ PRESETS = ("default", "paper", "paper_literal", "released")
 ACQUISITIONS = {
     **{name: (f"acquisition={name}",) for name in ("ei", "log_ei", "pi")},
     **{f"ucb {beta}": ("acquisition=ucb", f"acquisition.beta={beta}") for beta in (1, 2, 5)},
-    **{
-        f"adaptive_ei {delta}": ("acquisition=adaptive_ei", f"acquisition.delta={delta}")
-        for delta in (0.01, 0.1, 0.5)
-    },
+    **{f"adaptive_ei {delta}": ("acquisition=adaptive_ei", f"delta={delta}") for delta in (0.01, 0.1, 0.5)},
 }
 BATCHES = ("top_k", "kriging_believer")
 CHANGES = (
@@ -202,7 +199,7 @@ class Rule:
 
 def rule(name: str, *overrides: str) -> Rule:
     config = compose_config(overrides)
-    return Rule(name, instantiate(config.search.optimiser), config.embedding.dim)
+    return Rule(name, instantiate(config.search), config.embedding.dim)
 
 
 def list_overrides(presets: Sequence[str]) -> Iterator[str]:
@@ -275,7 +272,7 @@ def main() -> None:
     control: dict[tuple[str, int], Tensor] = {}
     overrides = args.rules or list_overrides(args.grid)
     if args.dim:
-        overrides = [f"{words} embedding.dim={args.dim}" for words in overrides]
+        overrides = [f"{words} d={args.dim}" for words in overrides]
     for rule in rows(overrides):
         start, cells, length = time.process_time(), [], []
         for title in args.boxes:

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, Unpack, cast, overload
 
 from omegaconf import DictConfig
 
-from soft_reasoning.configuration.build import build_engine
-from soft_reasoning.configuration.calls import CallBuilder, Parts, check_solvable
+from soft_reasoning.configuration.build import build_engine, check_solvable
+from soft_reasoning.configuration.compose import PromptLike, quoted
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
@@ -25,8 +25,7 @@ from soft_reasoning.configuration.options import (
     checked,
     loading_settings,
 )
-from soft_reasoning.configuration.overrides import Override
-from soft_reasoning.configuration.own_prompt import PromptLike
+from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.data.questions import Question, QuestionLike, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
@@ -64,7 +63,7 @@ class SoftReasoner:
             By default the type of the prompt. Without a prompt, questions may be of any kind
             (``prompt="any"``, open answers), except for the bundled model, which solves only word problems,
             and for methods and verifiers that write programs, which compute numbers (``prompt="math"``).
-        overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``,
+        overrides: Overrides of the configuration as on the command line, such as ``"d=20"``,
             except those that only a run of a data set reads.
         cache: A folder on this machine in which finished completions are stored, so that none of them is
             generated again, by this process or another; None stores nothing.
@@ -101,14 +100,14 @@ class SoftReasoner:
             raise UserError(
                 "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
             )
-        name, overrides = getattr(model, "name_or_path", None) or "model", _cached(overrides, cache)
+        name = getattr(model, "name_or_path", None) or "model"
 
         def loaded(config: DictConfig) -> Engine:
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
         defaults = checked(options, "SoftReasoner")
-        self._open(name, CallBuilder(name, prompt, answer_type, overrides, defaults, {}, loaded))
+        self._open(Setup(name, prompt, answer_type, _cached(overrides, cache), defaults), loaded)
 
     @classmethod
     def from_pretrained(
@@ -141,44 +140,48 @@ class SoftReasoner:
         settings, defaults = loading_settings(options)
         self = cls.__new__(cls)
         name, overrides = fspath(name_or_path), _cached(overrides, cache)
-        self._open(name, CallBuilder(name, prompt, answer_type, overrides, defaults, settings, build_engine))
+        self._open(Setup(name, prompt, answer_type, overrides, defaults, settings), build_engine)
         return self
 
-    def _open(self, model: str, parts: CallBuilder) -> None:
-        """Start the thread that drives the loaded model, and build the parts of the default options."""
-        self._name, self._parts = model, parts
-        self._thread = EngineThread(parts.engine, parts.default.config.max_live, parts.close)
-        config, self._store = parts.default.config, ExitStack()
+    def _open(self, setup: Setup, load: Callable[[DictConfig], Engine]) -> None:
+        """Load the model of ``setup``, and start the thread that drives it."""
+        engine, self._setup, self._store = load(setup.config), setup, ExitStack()
+
+        def free() -> None:
+            engine.close()
+            setup.models.close()
+
+        self._thread = EngineThread(engine, setup.config.max_live, free)
         weakref.finalize(self, self._store.close)
         weakref.finalize(self, self._thread.close)  # if the user does not close it; the last one runs first
         try:
-            completions = StoreFile.of(config.cache, config.cache_gb)
-            self._store.enter_context(replaying(completions, parts.default.context.engines))
-            self._default = self._parts.make({})
+            setup.engine = engine
+            self._default = setup.solving({})
+            completions = StoreFile.of(setup.config.cache, setup.config.cache_gb)
+            self._store.enter_context(replaying(completions, self.context.engines))
         except BaseException:
             self.close()
             raise
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return (
-            f"SoftReasoner({self._name!r}, method={self.method.name}, answer_type={self.answer_type}{state})"
-        )
+        shown = f"method={self.method.name}, answer_type={self.answer_type}{state}"
+        return f"SoftReasoner({self._setup.model!r}, {shown})"
 
     @property
     def answer_type(self) -> str:
         """The type of answers."""
-        return self._parts.answer_type
+        return self._setup.answer_type
 
     @property
     def method(self) -> Method:
         """The reasoner's default method."""
-        return self._default.method
+        return self._default[0]
 
     @property
     def context(self) -> Context:
         """The context of the reasoner's default method."""
-        return self._default.context
+        return self._default[1]
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -229,14 +232,14 @@ class SoftReasoner:
         """
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
-        jobs, parts = self._jobs(problems, options, on_round and updates.put)
+        jobs = self._jobs(problems, options, on_round and updates.put)
         with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
             while shown.done < len(jobs):
                 shown.tokens = sum(job.written for job in jobs.values() if job.done())
                 shown.work([job.written for job in jobs.values() if job.begun and not job.done()])
                 with suppress(Empty):
                     shown.done += _ended(updates.get(timeout=REDRAW if progress else None), on_round)
-        return self._solutions(problems, alone, jobs, parts)
+        return self._solutions(problems, alone, jobs)
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
@@ -267,13 +270,13 @@ class SoftReasoner:
             with suppress(RuntimeError):  # the loop was closed before the task ended
                 loop.call_soon_threadsafe(updates.put_nowait, update)
 
-        # In a thread, since composing the configuration of new options takes tenths of a second.
-        jobs, parts = await asyncio.to_thread(self._jobs, problems, options, on_round and send)
+        # In a thread, since composing the configuration of another method takes tenths of a second.
+        jobs = await asyncio.to_thread(self._jobs, problems, options, on_round and send)
         with self._working(jobs, send):
             ended = 0
             while ended < len(jobs):
                 ended += _ended(await updates.get(), on_round)
-        return self._solutions(problems, alone, jobs, parts)
+        return self._solutions(problems, alone, jobs)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """Return the question as methods see it, with its reference answer if it has one.
@@ -349,30 +352,35 @@ class SoftReasoner:
         problems: Sequence[Problem],
         changes: Mapping[str, Any],
         watch: Callable[[Update], None] | None,
-    ) -> tuple[dict[str, Job[Any]], Parts]:
-        """Return a job for each id among ``problems``, and the parts that the jobs share.
+    ) -> dict[str, Job[Any]]:
+        """Return a job for each id among ``problems``.
 
         Raises:
             UserError: For an id with two questions.
         """
-        parts, jobs = self._parts.make(changes), dict[str, Job[Any]]()
+        method, context = self._setup.solving(changes)
+        jobs = dict[str, Job[Any]]()
         for problem in problems:
-            job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
+            job = jobs.setdefault(problem.id, Job(problem, method, context, watch))
             if job.problem != problem:
                 raise UserError(
                     f"solve: expected different ids, got two questions with {problem.id!r}; rename one"
                 )
-        return jobs, parts
+        return jobs
 
     @staticmethod
     def _solutions(
-        problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]], parts: Parts
+        problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]]
     ) -> Solution | list[Solution]:
         """The solutions of ``problems``, or the only one if ``alone``."""
-        method, grader = parts.method, parts.context.grader
-        final = getattr(method, "final", None)
         by_id = {
-            name: Solution.of(job.result(), job.problem, method.name, final, grader)
+            name: Solution.of(
+                job.result(),
+                job.problem,
+                job.method.name,
+                getattr(job.method, "final", None),
+                job.context.grader,
+            )
             for name, job in jobs.items()
         }
         lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
@@ -388,7 +396,7 @@ def _cached(overrides: Sequence[str], cache: str | PathLike[str] | None) -> Sequ
     if cache is None:
         return overrides
     check_overrides(overrides)
-    return [*overrides, str(Override.of("cache", fspath(cache)))]
+    return [*overrides, f"cache={quoted(fspath(cache))}"]
 
 
 def _ended(update: Update, on_round: OnRound | None) -> bool:

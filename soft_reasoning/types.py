@@ -118,6 +118,10 @@ class Prompt:
         return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 
 
+MAX_NEW_TOKENS = 512
+"""Default limit of a completion. The paper's 300 cut a tenth of the GSM8K solutions of small models."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are chosen; greedily by default.

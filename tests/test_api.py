@@ -22,7 +22,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def reasoner():
-    return SoftReasoner.from_pretrained("demo", overrides=["search.rounds=1"])
+    return SoftReasoner.from_pretrained("demo", overrides=["rounds=1"])
 
 
 @pytest.mark.parametrize("bad", ["   ", {"text": "hello"}, None, [QUESTIONS[0], 5], b"abc"])

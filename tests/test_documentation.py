@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands.serve import server_words
+from soft_reasoning.commands.serve import register_server, server_words
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports import plots
 
@@ -84,6 +84,7 @@ def commands(page):
         if match:
             words = shlex.split(match[2], comments=True)
             if match[1] == "serve":
+                register_server()
                 words = server_words(words)
             yield line, words
 

@@ -128,14 +128,14 @@ def test_own_method_from_both_sides(here):
 
 
 def test_own_verifier_and_acquisition(here):
-    command("PrefersShort", "search.rounds=1", "search.stopping.rule=none")
+    command("PrefersShort", "rounds=1", "stopping=none")
     for record in records():
         for first in (0, 5):
             lengths = [len(text) for text in record["resps"][0][first : first + 5]]
             scores = [candidate["verified"] for candidate in record["candidates"][first : first + 5]]
             assert scores == [float(length == min(lengths)) for length in lengths]
     shutil.rmtree("out")
-    config, _ = command("Cautious", "search.rounds=1", "search.stopping.rule=none")
+    config, _ = command("Cautious", "rounds=1", "stopping=none")
     assert config.acquisition.kappa == 2
     sys.modules["mine"].test_cautious()
     assert all(len(record["candidates"]) == 10 for record in records())
@@ -154,7 +154,7 @@ def test_own_effect(here):
 def test_thompson_sampling_gives_the_same_again_and_whatever_else_is_solved(here):
     points = []
     for live in (8, 8, 1):
-        command("Thompson", "search.rounds=2", "search.stopping.rule=none", f"max_live={live}", "fresh=true")
+        command("Thompson", "rounds=2", "stopping=none", f"max_live={live}", "fresh=true")
         points.append([[candidate["u"] for candidate in record["candidates"]] for record in records()])
     assert points[0] == points[1] == points[2] and len(points[0][0]) == 15
 

@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_dataset, build_method
-from soft_reasoning.configuration.compose import check, compose_config
+from soft_reasoning.configuration.build import build_dataset, build_method, built
+from soft_reasoning.configuration.compose import compose_config, settle
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.parts import built
 from soft_reasoning.runs.manifest import flatten
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
@@ -58,7 +57,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
         try:
             config = plain.copy()
             OmegaConf.update(config, key, value, merge=False)
-            check(config)
+            settle(config, [])
             build_method(config), built(config, "grader"), build_dataset(config)
         except Exception as error:
             if one_line(error) is None:

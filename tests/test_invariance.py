@@ -28,7 +28,7 @@ def engine(request):
 
 
 def solve(engine, problems, max_live, *overrides):
-    config = compose_config(["search.rounds=2", *overrides])
+    config = compose_config(["rounds=2", *overrides])
     method, context = build_method(config), build_context(config, engine)
     return {p.id: r for p, r in drive(problems, method, context, max_live=max_live)}
 
@@ -57,7 +57,7 @@ def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
     problems = demo_dataset("validation", name="demo", limit=10).problems()
     context = build_context(compose_config(), engine)
     results = solve(
-        engine, problems, 20, "embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "search.rounds=0"
+        engine, problems, 20, "embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "rounds=0"
     )
     for problem in problems:
         prompt = context.prompts.solve(problem)
@@ -77,7 +77,7 @@ def results_of(folder):
 @pytest.mark.slow
 def test_killed_and_resumed_gives_what_an_unbroken_run_gives(tmp_path):
     def start(folder):
-        command = [sys.executable, "-m", "soft_reasoning.run", "limit=24", "search.rounds=1", "max_live=4"]
+        command = [sys.executable, "-m", "soft_reasoning.run", "limit=24", "rounds=1", "max_live=4"]
         return subprocess.Popen([*command, "progress=false", f"hydra.run.dir={folder}"], cwd=tmp_path)
 
     broken, whole = tmp_path / "broken", tmp_path / "whole"

@@ -76,18 +76,3 @@ def test_reports_read_what_runs_wrote_and_run_nothing():
     for importer, imported in imports():
         if importer.startswith("soft_reasoning.reports.") and imported.startswith("soft_reasoning.runs"):
             assert imported in READ, f"{importer} imports {imported}"
-
-
-def files(folder: Path, indent: str = "") -> list[str]:
-    """The names of the modules of ``folder``, then of its folders."""
-    names = [indent + path.name for path in sorted(folder.glob("*.py"), key=lambda path: path.stem)]
-    for path in sorted(path.parent for path in folder.glob("*/__init__.py")):
-        names += [f"{indent}{path.name}/", *files(path, f"{indent}  ")]
-    return names
-
-
-def test_architecture_lists_every_file():
-    page = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    tree = page.partition("## Files")[2].partition("```text\n")[2].partition("\n```")[0]
-    names = [line[: len(line) - len(line.lstrip())] + line.split()[0] for line in tree.splitlines()]
-    assert names == files(PACKAGE)

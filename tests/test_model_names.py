@@ -4,8 +4,7 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_engine, plain
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.conf_dir import choices
+from soft_reasoning.configuration.compose import choices, compose_config
 from soft_reasoning.engines.fake import FakeEngine
 
 

@@ -42,10 +42,10 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
         "max_new_tokens=8",
         "limit=2",
         "progress=false",
-        "search.rounds=0",
+        "rounds=0",
         "verifier=brief",
     ]
-    done = run(*words, "-m", "longest=5,1000", "hydra.sweep.dir=sweep")
+    done = run(*words, "-m", "verifier.longest=5,1000", "hydra.sweep.dir=sweep")
     assert done.returncode == 0, done.stderr
     rows = json.loads((here / "sweep" / "sweep.json").read_text())
     assert [row["verifier.longest"] for row in rows] == [5, 1000]
@@ -55,7 +55,7 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
     manifest = json.loads((here / rows[0]["folder"] / "manifest.json").read_text())
     assert manifest["overrides"]["verifier.longest"] == 5
 
-    refused = run(*words, "longest=-1")
+    refused = run(*words, "verifier.longest=-1")
     assert refused.returncode == 2
     assert refused.stderr == "soft_reasoning: verifier.longest: expected a finite number above 0, got -1\n"
 

@@ -132,7 +132,7 @@ class Plain:
     ("options", "message"),
     [
         ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
-        ({"method": "cot", "verifier": lambda q, c: []}, "method that has it, got method=cot; leave"),
+        ({"method": "cot", "verifier": lambda q, c: []}, "method that reads it, got method=cot; leave"),
         ({"verifier": lambda q, c: [1]}, r"verifier: expected 3 scores, one for each candidate, got \[1\]"),
         ({"verifier": lambda q, c: [7, 0, 0]}, "score: expected a finite number at least 0 at most 1, got 7"),
         ({"reward": lambda score, coherence: 1.0}, "reward: expected a name, or an object with coherence_of"),

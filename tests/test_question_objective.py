@@ -22,7 +22,7 @@ from soft_reasoning.types import GREEDY, generator_for
 ROOT = Path(__file__).parents[1]
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
 QUESTION, GOLD = ROW["question"], str(ROW["answer"])
-ROUNDS = ["embedding=gaussian", "decoding=greedy", "search.stopping.rule=none", "search.rounds=1"]
+ROUNDS = ["embedding=gaussian", "decoding=greedy", "stopping=none", "rounds=1"]
 
 
 @pytest.fixture(scope="module")

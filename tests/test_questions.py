@@ -13,6 +13,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.methods.self_consistency import SelfConsistency
 from soft_reasoning.prompts import Wording
 from soft_reasoning.solution import Solution, Vote
@@ -114,10 +115,10 @@ def test_options_of_a_call(reasoner):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "cot", "k": 3}, "k: expected a method that has it, got method=cot"),
+        ({"method": "cot", "k": 3}, "k: expected a method that reads it, got method=cot"),
         ({"method": "telepathy"}, "telepathy"),
-        ({"method": SelfConsistency(samples=2), "k": 3}, "expected the name of a method, got an object"),
-        ({"k": 0}, "search.candidates: expected a whole number"),
+        ({"method": ChainOfThought(), "k": 3}, "k: expected a method that reads it, got method=cot"),
+        ({"k": 0}, "k: expected a whole number"),
         ({"max_tokens": 0}, "max_tokens: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),
         ({"stop": "Answer"}, "stop: expected a list of texts"),
@@ -260,9 +261,9 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
     [
         (None, "expected a YAML file"),
         ("ask: [", "expected a YAML file"),
-        ("head: hello", "prompt.wording: .*missing a required argument: .ask."),
+        ("head: hello", "prompt.wording: .*missing 1 required .*.ask."),
         ("ask: '{question}'\nasks: 1", "unexpected keyword argument .asks."),
-        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: .*missing a required"),
+        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: .*missing 1 required"),
     ],
 )
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):

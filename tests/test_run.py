@@ -16,8 +16,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
     ("arguments", "expected"),
     [
         (["method=telepathy"], "random_embedding"),
-        (["search=none"], "search: expected a search with points for method=soft_reasoning"),
-        (["embedding.dim=1000000"], "embedding.dim: expected a whole number of at most 16384, got 1000000"),
+        (["d=1000000"], "d: expected a whole number of at most 16384, got 1000000"),
         (
             ["embedding=gaussian", "embedding.sigma=1" + 400 * "0"],
             "embedding.sigma: expected a finite number",
@@ -38,7 +37,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             ["methods=[cot,[self_consistency,'limit=3']]"],
             "expected one seed and data set for all",
         ),
-        (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
+        (["methods=[cot,[self_consistency,'k=0']]"], "k: expected a whole number"),
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (
             ["surrogate.kernel._target_=gpytorch.means.ZeroMean"],
@@ -47,8 +46,8 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["acquisiton=ei"], "did you mean acquisition?"),
         (["+acquisition.betta=5"], "unexpected keyword argument 'betta'"),
         (["experiment=sweep_sigma"], "+experiment="),
-        (["methods=[[cot,method.samples=5]]"], "into quotes"),
-        (["method=cot", "preset=paper"], "embedding: expected a group that the chosen method uses"),
+        (["methods=[[cot,k=5]]"], "into quotes"),
+        (["method=cot", "preset=paper"], "embedding: expected a method that reads it, got method=cot"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
         *(
             (["dataset=custom", f"dataset.path={value}"], "dataset.path: expected the path of a file, got ")
@@ -98,7 +97,7 @@ def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
 @pytest.mark.slow
 def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(run, tmp_path):
     here = f"hydra.run.dir={tmp_path / 'run'}"
-    methods = "methods=[cot,[self_consistency,'method.samples=3'],best_of_n,soft_reasoning]"
+    methods = "methods=[cot,[self_consistency,'k=3'],best_of_n,soft_reasoning]"
     command = [*FAKE, "limit=4", "budget=equal", methods, here]
     done = run(*command)
     assert done.returncode == 0, done.stderr
@@ -107,7 +106,7 @@ def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(ru
     target = rows["soft_reasoning"]["tokens"]
     assert abs(rows["self_consistency"]["tokens"] - target) <= rows["cot"]["tokens"]  # a sample's
     assert "With a budget of their own: cot, best_of_n." in done.stdout
-    assert len(list((tmp_path / "run" / "probes").glob("*-method.samples_3"))) == 1
+    assert len(list((tmp_path / "run" / "probes").glob("*-k_3"))) == 1
 
     samples = {path: path.read_bytes() for path in tmp_path.glob("run/*/samples.jsonl")}
     again = run(*command)

@@ -89,7 +89,7 @@ class Briefest:
     ("files", "options"),
     [
         (NEW_METHOD, ["method=twice"]),
-        (NEW_VERIFIER, ["verifier=briefest", "search.rounds=0"]),
+        (NEW_VERIFIER, ["verifier=briefest", "rounds=0"]),
     ],
     ids=["method", "verifier"],
 )

@@ -49,7 +49,7 @@ def test_slurm_where_there_is_none_is_one_line(run, monkeypatch):
 @pytest.mark.slow
 def test_a_reference_that_an_experiment_names_may_be_left_out(run):
     """Then the default is taken, and said so; one that is typed must be there."""
-    small = [*FAKE, "+experiment=sweep_sigma", "limit=2", "seed=0", "search.rounds=0", "-m"]
+    small = [*FAKE, "+experiment=sweep_sigma", "limit=2", "seed=0", "rounds=0", "-m"]
     done = run(*small, "embedding.sigma=1,2", "hydra.sweep.dir=out")
     assert done.returncode == 0, done.stderr
     assert (
@@ -66,10 +66,10 @@ def test_a_reference_that_an_experiment_names_may_be_left_out(run):
 def test_the_reference_is_nearest_to_the_sweeps_own_experiment(run):
     """Several options together: d = 50 is the paper's, and neither value is the package's."""
     small = [*FAKE, "+experiment=paper_setting", "dataset=demo", "dataset.shots=0", "limit=2"]
-    done = run(*small, "search.rounds=0", "-m", "d=10,50", "k=3,5", "delta=0.01,0.1", "placement=last,middle")
+    done = run(*small, "rounds=0", "-m", "d=10,50", "k=3,5", "delta=0.01,0.1", "placement=last,middle")
     assert done.returncode == 0, done.stderr
     [page] = Path().glob("runs/sweep-*/sweep.md")
-    paper = "acquisition.delta=0.1 embedding.dim=50 method.placement=last search.candidates=5"
+    paper = "delta=0.1 d=50 placement=last k=5"
     assert f"## Cost relative to {paper}\n" in page.read_text(encoding="utf-8")
     rows = json.loads((page.parent / "comparison.json").read_text())
     assert len(rows) == 16 and rows[0]["label"].endswith(paper)
@@ -117,7 +117,7 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
 
 
 def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
-    done = run(*FAKE, "limit=2", "-m", "embedding.dim=5,25", "search.rounds=0")
+    done = run(*FAKE, "limit=2", "-m", "d=5,25", "rounds=0")
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     names = {path.name for path in folder.iterdir()}
@@ -146,7 +146,7 @@ def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sw
     ids=["joblib", "submitit"],
 )
 def test_launchers_run_the_jobs_and_combine_them(run, tmp_path, options):
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "search.rounds=0", *options)
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "rounds=0", *options)
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     assert len(list(folder.glob("*/results.json"))) == 2

@@ -193,8 +193,8 @@ def run(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     limits = [o for o in args.overrides if o.partition("=")[0] in ("limit", "+experiment")]
     base = args.overrides if limits else ["limit=100", *args.overrides]
-    search = [*base, f"preset={args.preset}", "search.stopping.rule=none"]
-    config = compose_config([*base, "method=self_consistency", f"method.samples={PILOT}"])
+    search = [*base, f"preset={args.preset}", "stopping=none"]
+    config = compose_config([*base, "method=self_consistency", f"k={PILOT}"])
     engine, dataset = build_engine(config), build_dataset(config)
     if not isinstance(engine, HuggingFaceEngine):
         raise UserError(f"expected the engine hf, got {type(engine).__name__}; use engine=hf")
@@ -205,10 +205,10 @@ def run(args: argparse.Namespace) -> None:
     took = time.perf_counter() - start
     print(f"{len(chosen)} of {len(problems)} questions taken ({took:.0f} s)", flush=True)
     searched = compose_config([*search, f"method={SR}"])
-    copies = math.ceil(args.samples / (searched.search.candidates * (1 + searched.search.rounds)))
+    copies = math.ceil(args.samples / (searched.k * (1 + searched.rounds)))
     skip = searched.method.scope if searched.method.placement == "last" else 0
     seed = f"seed={config.seed + 1}"
-    sampled = compose_config([*base, f"method={SC}", f"method.samples={args.samples}", seed])
+    sampled = compose_config([*base, f"method={SC}", f"k={args.samples}", seed])
     # Other draws than the pilot's.
     new_context = Context(engine, context.prompts, context.grader, sampled.seed)
     control = compose_config([*search, f"method={CONTROL}", "verifier=none"])

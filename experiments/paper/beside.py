@@ -50,27 +50,27 @@ CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_boun
 SETTING: dict[str, tuple[Any, ...]] = {"max_new_tokens": (300,), "model.adapter": (None,)}
 """Settings of every row, unless the row changes them."""
 SAMPLING: dict[str, tuple[float, ...]] = {
-    "method.temperature": (0.8,),
+    "temperature": (0.8,),
     "method.top_k": (50,),
     "method.top_p": (1,),
 }
 OWN: dict[str, Any] = {
     "cot_decoding": SAMPLING
-    | {"method.aggregate": ("majority",), "method.continuation": ("sample",), "method.paths": (5,)},
-    "fire": SAMPLING | {"method.first_temperature": (30,), "method.samples": (5,)},
-    "self_consistency": SAMPLING | {"method.samples": (5,)},
+    | {"method.aggregate": ("majority",), "method.continuation": ("sample",), "k": (5,)},
+    "fire": SAMPLING | {"method.first_temperature": (30,), "k": (5,)},
+    "self_consistency": SAMPLING | {"k": (5,)},
     "soft_reasoning": {
         "acquisition": EI,
         "embedding": ("gaussian_embedding",),
-        "embedding.dim": (50,),
-        "method.placement": ("last",),
+        "d": (50,),
+        "placement": ("last",),
         "method.scope": (1,),
         "reward.coherence_weight": (1,),
         "reward.verifier_weight": (1,),
-        "search.candidates": (5,),
-        "search.optimiser": ("bayesian_optimiser",),
-        "search.rounds": (4,),
-        "search.stopping.rule": ("agreement", "difference", "improvement"),
+        "k": (5,),
+        "search": ("bayesian_optimiser",),
+        "rounds": (4,),
+        "stopping.rule": ("agreement", "difference", "improvement"),
         "verifier": ("multi_generate",),
         "verifier.presentation": ("all_in_one_prompt", "one_by_one", "none"),  # not the public code's
     },
@@ -79,7 +79,7 @@ OWN: dict[str, Any] = {
 
 VERDICTS = "verifier_accuracy"
 """The metric of the first round's verdicts, which does not depend on later rounds."""
-LATER = ("search.rounds", "search.stopping.rule")
+LATER = ("rounds", "stopping.rule")
 
 FOLDER = "FOLDER"
 """Stands in a row for any folder."""

@@ -20,8 +20,8 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from soft_reasoning.configuration.compose import compared_methods, compose_config
-from soft_reasoning.configuration.conf_dir import conf_dir, register_resolvers
+from soft_reasoning.configuration.choices import conf_dir
+from soft_reasoning.configuration.compose import compared_methods, compose_config, prepare
 from soft_reasoning.reports.tables import Table, count, number
 
 HERE = Path(__file__).parent
@@ -48,14 +48,14 @@ def minutes(method: str, dataset: str, model: str = "llama3_8b") -> float:
     """The minutes of one run of ``method`` (with its temperature, if it has one)."""
     if dataset == "aime_2024":
         return 30 / 200 * minutes(method, "gsm_hard", model)
-    samples = PRINTED["self_consistency method.temperature=0.8", dataset]
+    samples = PRINTED["self_consistency temperature=0.8", dataset]
     derived = {"cot": samples / 5, "prefix_scorer": samples}
     return LARGE.get(model, 1.0) * (derived.get(method) or PRINTED[method, dataset])
 
 
 def runs(name: str) -> list[tuple[str, str, str]]:
     """The method, data set and model of every run of an experiment."""
-    register_resolvers()
+    prepare()
     with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
         config = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
     values = swept(config.hydra.sweeper.params or {})
@@ -84,7 +84,7 @@ def swept(params: Mapping[str, Any]) -> dict[str, list[str]]:
 def named(label: str) -> str:
     """The method in a label, with the temperature that the printed times tell apart."""
     name, *words = label.split()
-    return " ".join([name, *(word for word in words if word.startswith("method.temperature="))])
+    return " ".join([name, *(word for word in words if word.startswith("temperature="))])
 
 
 def fit() -> tuple[list[float], float]:

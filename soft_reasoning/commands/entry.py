@@ -87,8 +87,9 @@ def _complete() -> None:
         return
     import hydra
 
-    from soft_reasoning.configuration.conf_dir import conf_dir, register_resolvers
+    from soft_reasoning.configuration.choices import conf_dir
+    from soft_reasoning.configuration.compose import prepare
 
-    register_resolvers()
+    prepare()
     os.environ["COMP_LINE"] = f"{program} {options}"
     hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(lambda config: None)()

@@ -15,9 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice
 from soft_reasoning.commands.launch import one_line_errors
-from soft_reasoning.configuration.conf_dir import choices, conf_dir
+from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.runs.files import MANIFEST, PAGE, read_json, read_records
@@ -54,7 +54,7 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGra
     """
     names = [change.removeprefix(CHOICE) for change in changes if change.startswith(CHOICE)]
     values = [change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX)]
-    shipped = {name: OmegaConf.load(Path(conf_dir(), "grader", f"{name}.yaml")) for name in choices("grader")}
+    shipped = {name: OmegaConf.create(node["grader"]) for name, node in registered("grader").items()}
     if names:
         grader: Any = shipped[choice("grader", names[-1], list(shipped))]
     else:
@@ -71,14 +71,15 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGra
 def _stored(settings: Any, shipped: Iterable[Any]) -> Any:
     """Return the shipped grader of the class in ``settings``, with their values."""
     values: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
-    grader = next((candidate for candidate in shipped if candidate[TARGET] == values.get(TARGET)), {})
+    name = str(values.get(TARGET)).rpartition(".")[2]
+    grader = next((candidate for candidate in shipped if candidate[TARGET].endswith(f".{name}")), {})
     plain = all(isinstance(v, str | float | int | None) and "${" not in str(v) for v in values.values())
     if not grader or not plain or not set(values) <= set(grader) or values.get("same"):  # ``same`` names code
         raise UserError(
             f"{MANIFEST}: grader: expected the plain settings of a grader of this package, got "
             f"{settings!r:.200}; use grader=NAME grader.key=value"
         )
-    return OmegaConf.merge(grader, values)
+    return OmegaConf.merge(grader, {key: value for key, value in values.items() if key != TARGET})
 
 
 def regrade_main(words: Sequence[str]) -> None:

@@ -20,19 +20,16 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import check
-from soft_reasoning.configuration.conf_dir import conf_dir, known_keys, register_resolvers, run_name
-from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.implied import SEARCH_PATH, complete
-from soft_reasoning.configuration.overrides import Override, split_flags
+from soft_reasoning.configuration.choices import conf_dir, known_keys
+from soft_reasoning.configuration.compose import prepare, quoted, read_words, run_name, settle, typed_keys
+from soft_reasoning.configuration.errors import not_an_override, one_line
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
-CONFIG_DIR = ("--config-dir", "-cd")
 SIGNALS = tuple(name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 OUT_OF_MEMORY = (
     "expected more memory, and it ran out; the same command continues with what is stored: use fewer "
-    "problems at a time (max_live), candidates (search.candidates) or tokens (max_new_tokens)"
+    "problems at a time (max_live), candidates (k) or tokens (max_new_tokens)"
 )
 
 
@@ -47,55 +44,64 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
         with one_line_errors():  # here too: Hydra prints a line about exceptions that reach it
             folder = Path(HydraConfig.get().runtime.output_dir)
             try:
-                check(config)
+                settle(config, HydraConfig.get().overrides.task)
                 command(config, folder)
             finally:
                 with suppress(OSError):  # Hydra creates it before a run is accepted
                     if folder.resolve() != Path.cwd():
                         folder.rmdir()  # fails unless it is empty
 
-    register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     with one_line_errors():
+        prepare()
         for word in words:
             key, _, value = word.removeprefix("--").partition("=")
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
-        typed, flags = split_flags(words)
-        folders = [Path(value).absolute() for flag, value in pairwise(flags) if flag in CONFIG_DIR]
-        further = ",".join(f"file://{folder}" for folder in folders)
-        overrides = complete(typed, context=[Override(SEARCH_PATH, f"[{further}]")])
-        check_launcher(overrides)
+        flags = [word for word in words if "=" not in word or word.startswith("-")]
+        for before, word in pairwise(["", *words]):
+            bare = word in flags and not word.startswith("-") and not before.startswith("-")
+            if bare or not word.strip() or not typed_keys([word])[0]:
+                raise UserError(not_an_override(word))
+        options = read_words(word for word in words if word not in flags)
+        check_launcher(options)
         if {*SWEEP} & {*flags}:
-            dirs = [override.text for override in overrides if override.key == "hydra.sweep.dir"]
-            sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(overrides))}"
-            overrides.append(Override.of("hydra.sweep.dir", sweep))
-        sys.argv[1:] = [*map(str, overrides), *flags]  # Hydra reads no option after a flag
+            dirs = [
+                word.partition("=")[2].strip("'") for word in options if word.startswith("hydra.sweep.dir=")
+            ]
+            sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(options))}"
+            options.append(f"hydra.sweep.dir={quoted(sweep)}")
+        sys.argv[1:] = [*options, *flags]  # Hydra reads no option after a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
 
 
-def check_launcher(overrides: Sequence[Override]) -> None:
+def check_launcher(options: Sequence[str]) -> None:
     """Check that Slurm is there if the jobs of a sweep are to run on it.
 
     Raises:
         UserError: Otherwise.
     """
-    for override in overrides:
-        if override.key == "hydra/launcher" and "slurm" in override.text and shutil.which("srun") is None:
+    for option in options:
+        if option.startswith("hydra/launcher=") and "slurm" in option and shutil.which("srun") is None:
             raise UserError(
-                f"{override}: expected Slurm on this machine (srun), found none; use "
+                f"{option}: expected Slurm on this machine (srun), found none; use "
                 "hydra/launcher=submitit_local, joblib or basic"
             )
 
 
-def sweep_name(overrides: Sequence[Override]) -> str:
-    """Return the name of a sweep's folder: its overrides without the keys excluded from folder names."""
+def sweep_name(options: Sequence[str]) -> str:
+    """Return the name of a sweep's folder: its options without the keys excluded from folder names."""
     config = OmegaConf.load(Path(conf_dir()) / "config.yaml")
     excluded = config.hydra.job.config.override_dirname.exclude_keys
-    named = [o for o in overrides if not any(fnmatchcase(o.key, key) for key in excluded)]
-    return ",".join(sorted(map(str, named)))
+    keys = typed_keys(options)
+    named = [
+        option
+        for option, key in zip(options, keys, strict=True)
+        if not any(fnmatchcase(key, pattern) for pattern in excluded)
+    ]
+    return ",".join(sorted(named))
 
 
 class Ended(KeyboardInterrupt):

@@ -12,29 +12,44 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.commands.launch import launch, one_line_errors
-from soft_reasoning.configuration.implied import is_bundled
-from soft_reasoning.configuration.overrides import Override, parse, split_flags
+from soft_reasoning.configuration.choices import choice
+from soft_reasoning.configuration.compose import typed_keys
+from soft_reasoning.data.demo import is_bundled
 from soft_reasoning.types import UserError
 
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
 
-SHORT = ("host", "port")
-"""Keys of the group ``server`` that the command line may name without the group."""
+HEADER = """\
+soft-reasoning serve [group=choice] [key=value] [host=127.0.0.1] [port=8000] [server.key=value]
+Answers requests as OpenAI's /v1/chat/completions, /v1/completions and /v1/responses. Keys of server: {keys}
+(api_key also from the variable SOFT_REASONING_API_KEY). Other options are those of soft-reasoning run:
+"""
 
 
 def server_words(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line for the server: with its group, and full keys of ``SHORT``.
+    """Return the words of a command line for the server, with its group.
 
     Models other than the bundled one get the chat unchanged, unless a prompt or a data set is named.
     """
-    overrides, flags = split_flags(words)
-    named = {override.key: override.text for override in overrides}
-    model = named.get("model.path", named.get("model", "demo"))
-    if not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model):
-        overrides.append(Override("prompt", "any"))
-    overrides = [Override(f"server.{o.key}", o.value) if o.key in SHORT else o for o in overrides]
-    return ["+server=default", *map(str, overrides), *flags]
+    named = {key: word.partition("=")[2] for key, word in zip(typed_keys(words), words, strict=True)}
+    model = named.get("model.path", named.get("model", "demo")).strip("'\"")
+    chat = not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model)
+    return ["+server=default", *(["prompt=any"] if chat else []), *words]
+
+
+def register_server() -> None:
+    """Register the group ``server``, which only this command has."""
+    try:
+        from soft_reasoning.integrations.server.settings import Settings
+    except ImportError as error:
+        raise UserError(
+            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install 'soft-reasoning[serve]'"
+        ) from error
+    help = {"help": {"header": HEADER.format(keys=", ".join(Settings.model_fields))}}
+    key = "${oc.env:SOFT_REASONING_API_KEY,null}"
+    short = {"host": "host", "port": "port"}
+    choice("server", "default", Settings, short=short, top={"hydra": help}, api_key=key)
 
 
 def build_reasoner(config: DictConfig) -> SoftReasoner:
@@ -47,14 +62,15 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
     from soft_reasoning.configuration.options import check_overrides
 
     job = HydraConfig.get()
-    overrides = [override for override in parse(job.overrides.task) if override.root != "server"]
-    words = [*map(str, overrides)]
+    words = [
+        word for word in job.overrides.task if not word.startswith(("+server", "server.", "host=", "port="))
+    ]
     check_overrides(words)
-    if "path" not in config.model or config.methods is not None:
+    if config.methods is not None:
         raise UserError(
             "serve: expected one method, got methods=[...]; clients ask for METHOD-NAME for other methods"
         )
-    has_dataset = any(override.key == "dataset" for override in overrides)
+    has_dataset = "dataset" in typed_keys(words)
     answer_type = config.prompt.answer_type or (config.dataset.answer_type if has_dataset else None)
     return SoftReasoner.from_pretrained(
         config.model.path,
@@ -67,15 +83,12 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
 
 def serve(config: DictConfig, folder: Path) -> None:
     """Serve the configured method until a signal ends the server."""
-    try:
-        from soft_reasoning.integrations.server.app import base_url, bind, build_server
-        from soft_reasoning.integrations.server.service import Service
-        from soft_reasoning.integrations.server.settings import Settings
-    except ImportError as error:
-        raise UserError(
-            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install 'soft-reasoning[serve]'"
-        ) from error
-    settings = Settings.of(cast(Any, OmegaConf.to_container(config.server, resolve=True)))
+    from soft_reasoning.integrations.server.app import base_url, bind, build_server
+    from soft_reasoning.integrations.server.service import Service
+    from soft_reasoning.integrations.server.settings import Settings
+
+    group = cast(dict[str, Any], OmegaConf.to_container(config.server, resolve=True))
+    settings = Settings.of({key: value for key, value in group.items() if not key.startswith("_")})
     with bind(settings) as listening, closing(build_reasoner(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
@@ -94,5 +107,6 @@ def serve(config: DictConfig, folder: Path) -> None:
 def main(words: Sequence[str]) -> None:
     """Run the command line. Nothing is written, so the run's folder is the current directory."""
     with one_line_errors():
+        register_server()
         words = server_words(words)
     launch(serve, ["hydra.run.dir=.", *words])

@@ -9,12 +9,8 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.configuration.build import build_dataset, build_method, plain
-from soft_reasoning.configuration.compose import compared_methods, compose_config
-from soft_reasoning.configuration.conf_dir import run_name
-from soft_reasoning.configuration.implied import full_names
-from soft_reasoning.configuration.overrides import Override, parse
-from soft_reasoning.configuration.parts import built
+from soft_reasoning.configuration.build import build_dataset, build_method, built, plain
+from soft_reasoning.configuration.compose import compared_methods, compose_config, run_name
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.run_groups import PREFERRED
@@ -30,7 +26,7 @@ def run_one(
     folder: Path,
     launcher: Launcher,
     *,
-    overrides: Sequence[Override] = (),
+    words: Sequence[str] = (),
     tracked: bool = True,
 ) -> Summary:
     """Run one method on one data set into ``folder``.
@@ -39,11 +35,11 @@ def run_one(
         config: The configuration.
         folder: The run's folder.
         launcher: Starts the engine.
-        overrides: The options of the run's command.
+        words: The options of the run's command.
         tracked: Whether a tracker follows the run.
     """
     build_method(config)  # refuses bad values before anything is loaded
-    tracker = built(config, "logging") if tracked and config.logging._target_ else None
+    tracker = built(config, "logging") if tracked and config.logging else None
     dataset = build_dataset(config)
     problems = dataset.problems()
     solver = launcher.start(config, problems, dataset.exemplars())
@@ -52,7 +48,7 @@ def run_one(
         solver,
         folder,
         plain(config),
-        overrides=overrides,
+        words=words,
         fresh=config.fresh,
         progress=config.progress,
         tracker=tracker,
@@ -67,13 +63,10 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     ``budget=equal`` a method with ``samples`` first runs with its configured number into ``PROBES``, and then
     with the number that ``equal_samples`` computes from that run.
     """
-    overrides, equal = parse(HydraConfig.get().overrides.task), config.budget == "equal"
-    commands = {
-        label: [*overrides, *full_names(changes, context=overrides)]
-        for label, changes in compared_methods(config).items()
-    }
+    words, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
+    commands = {label: [*words, *changes] for label, changes in compared_methods(config).items()}
 
-    def compose_method(label: str, *change: Override) -> DictConfig:
+    def compose_method(label: str, *change: str) -> DictConfig:
         config = compose_config([*commands[label], *change])
         config.label = label
         return config
@@ -92,14 +85,14 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
         method, name = configs[label], label.replace(" ", ",")
         if equal and label != first and tokens_scale_with_samples(plain(method)["method"]):
-            probe = f"{name},method.samples={method.method.samples}"
+            probe = f"{name},k={method.method.samples}"
             probed = run_one(
-                method, folder / PROBES / run_name(probe), launcher, overrides=commands[label], tracked=False
+                method, folder / PROBES / run_name(probe), launcher, words=commands[label], tracked=False
             )
             samples = equal_samples(probed.metrics, method.method.samples, summaries[first].metrics)
-            change = Override("method.samples", str(samples))
+            change = f"k={samples}"
             method, name = compose_method(label, change), f"{name},{change}"
-        summaries[label] = run_one(method, folder / run_name(name), launcher, overrides=commands[label])
+        summaries[label] = run_one(method, folder / run_name(name), launcher, words=commands[label])
     compare([summaries[label].folder for label in configs], folder, reference=config.reference)
 
 
@@ -107,7 +100,7 @@ def run_configured(config: DictConfig, folder: Path) -> None:
     """Run the configured method or comparison."""
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
-            finished = run_one(config, folder, launcher, overrides=parse(HydraConfig.get().overrides.task))
+            finished = run_one(config, folder, launcher, words=list(HydraConfig.get().overrides.task))
             print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
         else:
             run_comparison(config, folder, launcher)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.configuration.build import plain
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.conf_dir import choices, run_name
+from soft_reasoning.configuration.compose import choices, compose_config, run_name
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.run_groups import (

@@ -2,31 +2,107 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.implied import is_bundled
-from soft_reasoning.configuration.overrides import Override
-from soft_reasoning.configuration.parts import built
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.compose import compose_config, quoted
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
+from soft_reasoning.data.demo import is_bundled
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import Problem, UserError
 
-SECOND_MODELS = ("verifier.model", "method.model", "method.programs.model")
-"""Keys that may name a model other than the run's."""
+_REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")
+"""A reference of OmegaConf to another key; dots before it start from where it stands."""
+
+
+def built(config: DictConfig, key: str) -> Any:
+    """Build the part at ``key`` of ``config``, and the parts inside it first.
+
+    Raises:
+        UserError: In one line with the option's full key, for a class that cannot be imported, for options
+            that it does not take, and for a value that it rejects.
+    """
+    try:
+        part = OmegaConf.select(deepcopy(config), key, throw_on_missing=True)  # Hydra resolves it in place
+        return instantiate(part, _convert_="all")
+    except InstantiationException as error:
+        _refuse(error, config, key)
+    except Exception as error:
+        if (line := one_line(error)) is None:
+            raise
+        raise UserError(line) from error
+
+
+def _refuse(error: InstantiationException, config: DictConfig, key: str) -> NoReturn:
+    """Raise a part's error again, with the full key of the option that it names."""
+    cause = error.__cause__
+    where = match[1] if (match := re.search(r"full_key: (\S+)", str(error))) else key
+    data = plain(config, resolve=False)
+    if isinstance(cause, OptionError):
+        raise type(cause)(origin(data, _place(data, where, cause.name)), cause.message) from error
+    if isinstance(cause, UserError):
+        raise cause from error
+    target = OmegaConf.select(config, f"{where}._target_")
+    said = str(cause or error).splitlines()[0]
+    raise UserError(
+        f"{origin(data, where)}: expected a class or function and options that it takes, got {target} "
+        f"({said:.300})"
+    ) from error
+
+
+def _place(data: Mapping[str, Any], key: str, name: str) -> str:
+    """The key of the option ``name`` of the part at ``key``, or of a part inside that it passes on."""
+    node = _node(data, key)
+    inner = [child for child in node if name not in node and name in _node(data, f"{key}.{child}")]
+    return ".".join([key, *inner[:1], name])
+
+
+def _node(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The mapping at ``key``, after following references; empty if there is none."""
+    node: Any = data
+    for part in origin(data, key).split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return cast(Mapping[str, Any], node) if isinstance(node, Mapping) else {}
+
+
+def origin(data: Mapping[str, Any], key: str) -> str:
+    """Return the key at which the value at ``key`` is set, after following references.
+
+    Args:
+        data: A configuration with its references as they are written.
+        key: A full key; its last parts need not exist.
+
+    Example:
+        >>> origin({"k": 5, "method": {"k": "${k}"}}, "method.k")
+        'k'
+    """
+    parts, node = key.split("."), cast(Any, data)
+    for i, part in enumerate(parts):
+        node = node.get(part) if isinstance(node, Mapping) else None
+        if isinstance(node, str) and (reference := _REFERENCE.fullmatch(node)):
+            up, name = len(reference[1]), reference[2]
+            above = parts[: i + 1 - up] if up else []
+            return origin(data, ".".join([*above, name, *parts[i + 1 :]]))
+    return key
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -54,9 +130,9 @@ def _no_bars() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def plain(config: DictConfig) -> dict[str, Any]:
-    """``config`` as plain data, interpolations resolved."""
-    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=True))
+def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
+    """``config`` as plain data, with interpolations resolved or as they are written."""
+    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=resolve))
 
 
 def build_dataset(config: DictConfig) -> Dataset:
@@ -75,7 +151,7 @@ class SecondModels:
         """Return the default configuration of the model ``name``, and its engine."""
         with self._lock:
             if (name, device) not in self._loaded:
-                config = compose_config([Override("model", name), Override.of("engine.device", device)])
+                config = compose_config([f"model={name}", f"engine.device={quoted(device)}"])
                 self._loaded[name, device] = config, build_engine(config)
             return self._loaded[name, device]
 
@@ -97,6 +173,7 @@ def build_context(
     engine: Engine,
     exemplars: Sequence[Exemplar] = (),
     models: SecondModels | None = None,
+    method: Method | None = None,
 ) -> Context:
     """Build the context of a run's methods.
 
@@ -104,7 +181,8 @@ def build_context(
         config: The configuration.
         engine: The run's engine.
         exemplars: The data set's exemplars.
-        models: Loads other models that the configuration names; by default they belong to the context.
+        models: Loads other models that the method names; by default they belong to the context.
+        method: The method, if it is not the configuration's.
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
@@ -118,7 +196,8 @@ def build_context(
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
-    names = dict.fromkeys(name for key in SECOND_MODELS if (name := OmegaConf.select(config, key)))
+    parts = _worded_parts(method or build_method(config))
+    names = dict.fromkeys(name for part in parts if (name := getattr(part, "model", None)))
     models = models or SecondModels()
     return replace(context, judges={name: _judge(name, config, context, exemplars, models) for name in names})
 
@@ -148,7 +227,7 @@ def build_method(config: DictConfig) -> Method:
 
 
 def writes_programs(method: Method) -> bool:
-    """Whether the method or its judge computes answers with programs."""
+    """Whether the method, its judge or one of several judges computes answers with programs."""
     return any(isinstance(part, Programs) for part in _worded_parts(method))
 
 
@@ -171,10 +250,10 @@ def _worded_parts(method: Method) -> list[Any]:
 
 
 def check_fits(method: Method, context: Context) -> None:
-    """Reject a model that is to write programs and whose prompt does not ask for any.
+    """Reject a second model whose prompt asks for no programs.
 
     Raises:
-        UserError: In one line.
+        UserError: In one line that names the difference.
     """
     for part in _worded_parts(method):
         if isinstance(part, Programs):
@@ -202,3 +281,13 @@ def check_problems(problems: Sequence[Problem], context: Context) -> None:
                 f"problem {problem.name}: the prompt has {length} tokens and the model has {room} for prompt "
                 f"and answer; use {fewer} or a model with a longer context"
             )
+
+
+def check_solvable(jobs: Sequence[Job[Any]]) -> None:
+    """Reject the jobs of a call if one of their problems cannot be solved.
+
+    Raises:
+        UserError: In one line.
+    """
+    for job in jobs[:1]:
+        check_problems([job.problem for job in jobs], job.context)

@@ -1,51 +1,194 @@
-"""Composing the configuration, and checks of its top-level values."""
+"""Composing a configuration with Hydra: data of ``conf/``, registered choices, and a command's options."""
 
 from __future__ import annotations
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+import hashlib
+import math
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Quote, QuotedString
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, real, switch, whole
-from soft_reasoning.configuration.conf_dir import composed, known_keys
-from soft_reasoning.configuration.errors import one_line, unknown_key
-from soft_reasoning.configuration.implied import complete
-from soft_reasoning.configuration.overrides import Override, Overrides
-from soft_reasoning.configuration.own_prompt import prompt_settings
+from soft_reasoning.configuration.choices import PARTS, SHORT, conf_dir, known_keys, register
+from soft_reasoning.configuration.errors import NoSuchOption, one_line, unknown_key
+from soft_reasoning.data.sources import READERS
+from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
 BUDGETS = ("own", "equal")
 """Budget of each method of a comparison: its configured budget, or the reference's tokens."""
 
+_COMPOSING = threading.Lock()
+"""Hydra's state is global."""
+_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_]\w*)")
+"""The first part of a key that a value refers to."""
+_WORDS = re.compile(r",(?=[~+@/\w.]+=)")
+"""The comma between two overrides."""
+_FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
+"""All components of a path but the last."""
 
-def compose_config(overrides: Overrides = ()) -> DictConfig:
-    """Compose the configuration under ``overrides`` and those that follow from them, outside a command line.
+
+def compose_config(words: Sequence[str] = ()) -> DictConfig:
+    """Compose the configuration under ``words``, the options of a command line.
 
     Raises:
-        UserError: For a choice or key that does not exist, as ``implied.complete``, and as :func:`check`.
+        UserError: In one line, for a choice or key that does not exist, and as :func:`settle`.
     """
     try:
-        config = composed(complete(overrides))
-        check(config)
+        words = read_words(words)
+        with _COMPOSING:
+            prepare()
+            if GlobalHydra.instance().is_initialized():
+                config = compose("config", overrides=words)
+            else:
+                with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+                    config = compose("config", overrides=words)
+        settle(config, words)
     except Exception as error:
-        if (line := one_line(error)) is None or isinstance(error, UserError):
+        if isinstance(error, UserError) or (line := one_line(error)) is None:
             raise
         raise UserError(line) from error
     return config
 
 
-def check(config: DictConfig) -> None:
-    """Check the top level of a configuration, and read a user's prompt file into it.
+def prepare() -> None:
+    """Register the choices with Hydra, and the resolvers of conf/ with OmegaConf."""
+    register()
+    OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
+    OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
+    OmegaConf.register_new_resolver("when", lambda holds, value: value if holds else None, replace=True)
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
-    Each part checks its own values when it is built.
+
+def read_words(words: Iterable[str]) -> list[str]:
+    """Return the options with ``model=``, ``dataset=`` and ``prompt=`` that name files as Hydra reads them.
+
+    ``model=A/NAME`` becomes ``model=custom model.path=A/NAME``, ``dataset=FILE.csv`` ``dataset=custom`` with
+    its path, and ``prompt=FILE.yaml`` ``prompt=file`` with its path. ``model.path=`` alone names a model,
+    too: without an experiment the path is not that of the default model.
+    """
+    words, read = list(words), list[str]()
+    if "model.path" in (keys := typed_keys(words)) and not {"model", "experiment"} & {*keys}:
+        path = words[keys.index("model.path")].partition("=")[2]
+        read.append(f"model={path if path in choices('model') else 'custom'}")
+    for word in words:
+        group, equals, value = word.partition("=")
+        text = value.strip("'\"")
+        if group == "model" and equals and is_path(text):
+            read += ["model=custom", f"model.path={value}"]
+        elif group == "dataset" and Path(text).suffix.lower() in READERS:
+            read += ["dataset=custom", f"dataset.path={value}"]
+        elif group == "prompt" and is_file_name(text):
+            read += ["prompt=file", f"prompt.path={quoted(Path(text).expanduser().absolute())}"]
+        else:
+            read.append(word)
+    return read
+
+
+def is_path(model: str) -> bool:
+    """Whether a value of ``model`` is a folder or a name on the hub instead of a name of conf/model."""
+    return "/" in model or model.startswith((".", "~")) or model.lower().endswith(".gguf")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether ``name`` names a file rather than a shipped prompt."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def quoted(value: object) -> str:
+    """Return a value as it stands in a word of Hydra's grammar; text is quoted."""
+    if isinstance(value, str | PathLike):
+        return QuotedString(str(value), Quote.single).with_quotes()
+    return "null" if value is None else str(value)
+
+
+def typed_keys(words: Iterable[str]) -> list[str]:
+    """Return the keys of options, such as ``verifier.samples`` of ``+verifier.samples=3``."""
+    return [word.lstrip("+~").partition("=")[0] for word in words]
+
+
+def settle(config: DictConfig, words: Sequence[str]) -> None:
+    """Check the top level of a composed configuration, and leave out the parts that the method does not read.
+
+    Each part checks its own values when it is built. A class that is typed by ``_target_`` replaces a choice
+    with all its options, and a user's prompt file is read.
+
+    Args:
+        config: The configuration, which is changed.
+        words: The options that it was composed with.
 
     Raises:
-        UserError: For an unknown top-level key, a wrong top-level value, or a prompt for answers of a type
-            other than the data set's.
+        UserError: For an unknown key or a wrong value at the top, an option that the method does not read, or
+            a prompt for answers of a type other than the data set's.
     """
     known = known_keys()
     for key in config:
         if key not in known:
             raise UserError(unknown_key(str(key), "", known))
+    keys = typed_keys(words)
+    for group in PARTS:
+        if f"{group}._target_" in keys and group not in keys:
+            typed = {key.split(".")[1] for key in keys if key.startswith(f"{group}.")}
+            kept = {name: value for name, value in config[group].items() if name in {*typed, "_partial_"}}
+            config[group] = kept
+    read = _read_parts(config)
+    if "preset" in keys and "preset=default" not in words and "embedding" not in read:
+        keys.append("embedding")  # what a preset chooses
+    for key in keys:
+        if (root := re.split(r"[.@/]", key)[0]) in (*PARTS, *SHORT) and root not in read:
+            method = config.method.get("name", config.method.get("_target_"))
+            raise NoSuchOption(
+                key, f"expected a method that reads it, got method={method}, which does not; leave {key} out"
+            )
+    with open_dict(config):
+        for key in {*PARTS, *SHORT} - read:
+            config.pop(key, None)
+    _check_values(config)
+    if (path := OmegaConf.select(config, "prompt.path")) is not None:
+        overridden = {key: value for key, value in config.prompt.items() if value is not None}
+        config.prompt = prompt_settings(path) | overridden
+    if "max_new_tokens" in keys and config.prompt.get("max_new_tokens") == "model":
+        OmegaConf.update(config, "prompt.max_new_tokens", None)  # the limit that was typed holds
+    if (answer_type := OmegaConf.select(config, "dataset.answer_type")) is not None:
+        check_prompt(config, "dataset.answer_type", answer_type)
+    if config.budget == "equal" and not compared_methods(config):
+        raise UserError("budget=equal: expected methods=[...] to compare, got none")
+
+
+def _read_parts(config: DictConfig) -> set[str]:
+    """The keys at the top of ``config`` that its method refers to, directly or through other keys."""
+    values = cast(dict[str, Any], OmegaConf.to_container(config, resolve=False))
+    others = {key: value for key, value in values.items() if key not in (*PARTS, *SHORT)}
+    read, waiting = {"method"}, [*_texts(values.get("method")), *_texts(others)]
+    while waiting:
+        for root in _REFERENCE.findall(waiting.pop()):
+            if root in values and root not in read:
+                read.add(root)
+                waiting += _texts(values[root])
+    return read
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for inner in cast(Mapping[str, Any], value).values() for text in _texts(inner)]
+    if isinstance(value, list):
+        return [text for inner in cast(list[Any], value) for text in _texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def _check_values(config: DictConfig) -> None:
     for key in ("fresh", "progress"):
         switch(key, config[key])
     whole("seed", config.seed, least=0)
@@ -55,21 +198,17 @@ def check(config: DictConfig) -> None:
     if not isinstance(config.cache, str | None) or config.cache == "":
         raise UserError(f"cache: expected run, none or a folder, got {config.cache!r}")
     real("cache_gb", config.cache_gb, above=0.0)
-    if (path := OmegaConf.select(config, "prompt.path")) is not None:
-        overridden = {key: value for key, value in config.prompt.items() if value is not None}
-        config.prompt = prompt_settings(path) | overridden
-    answer_type = OmegaConf.select(config, "dataset.answer_type")
-    if answer_type is not None:
-        check_prompt(config, "dataset.answer_type", answer_type)
-    parts = OmegaConf.to_container(config.method, resolve=False)
-    if isinstance(parts, dict) and "optimiser" in parts and "optimiser" not in config.search:
-        raise UserError(
-            f"search: expected a search with points for method={config.method.name}, got none; "
-            "use search=bayesian or random, or method=verified_sampling"
-        )
-    compared = compared_methods(config)
-    if config.budget == "equal" and not compared:
-        raise UserError("budget=equal: expected methods=[...] to compare, got none")
+
+
+def choices(group: str) -> list[str]:
+    """Return the choices of a group, including those of a ``--config-dir``."""
+    prepare()
+    if GlobalHydra.instance().is_initialized():
+        names = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    else:
+        with _COMPOSING, initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+            names = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def prompt_for(answer_type: str) -> str:
@@ -94,34 +233,96 @@ def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:
         )
 
 
-def compared_methods(config: DictConfig) -> dict[str, list[Override]]:
-    """Return the overrides of each entry of ``config.methods`` by its label, in order; empty if it is null.
+def compared_methods(config: DictConfig) -> dict[str, list[str]]:
+    """Return the options of each entry of ``config.methods`` by its label, in order; empty if it is null.
 
-    The first override is the method. Null entries are left out (``${when:${dataset.shots},rap}`` is null
+    The first option is the method. Null entries are left out (``${when:${dataset.shots},rap}`` is null
     without exemplars). Under ``budget=equal`` labels leave out the number of samples; of methods that differ
     only in that number the first is used.
 
     Raises:
-        UserError: Unless it is a list of names, or of lists of a name and overrides, without repetition.
+        UserError: Unless it is a list of names, or of lists of a name and options, without repetition.
     """
     if config.methods is None:
         return {}
-    expected = "methods: expected a list such as [cot,[self_consistency,'method.samples=20']]"
+    expected = "methods: expected a list such as [cot,[self_consistency,'k=20']]"
     if not isinstance(config.methods, ListConfig) or not config.methods:
         raise UserError(f"{expected}, got {config.methods}")
-    compared: dict[str, list[Override]] = {}
+    compared: dict[str, list[str]] = {}
     for entry in (entry for entry in config.methods if entry is not None):
         name, *words = list(entry) if isinstance(entry, ListConfig) and entry else [entry]
         if not isinstance(name, str) or not all(isinstance(word, str) and "=" in word for word in words):
             raise UserError(f"{expected}, got {entry} in it")
-        changes = [Override.parse(str(word)) for word in words]
-        if any(change.key in ("limit", "seed") or change.root == "dataset" for change in changes):
+        changes = [str(word) for word in words]
+        if any(key in ("limit", "seed") or key.startswith("dataset") for key in typed_keys(changes)):
             raise UserError(f"methods: expected one seed and data set for all, got {entry} in the list")
-        overrides = [Override("method", name), *changes]
-        if overrides in compared.values():
-            method = " ".join([name, *map(str, changes)])
-            raise UserError(f"methods: expected each method once, got {method} twice; remove one")
-        hidden = "method.samples" if config.budget == "equal" else None
-        label = " ".join([name, *(str(change) for change in changes if change.key != hidden)])
-        compared.setdefault(label, overrides)
+        options = [f"method={name}", *changes]
+        if options in compared.values():
+            raise UserError(
+                f"methods: expected each method once, got {' '.join([name, *changes])} twice; remove one"
+            )
+        hidden = ("k=", "k=") if config.budget == "equal" else ()
+        label = " ".join([name, *(change for change in changes if not change.startswith(hidden))])
+        compared.setdefault(label, options)
     return compared
+
+
+def run_name(*parts: str) -> str:
+    """Return the folder name for ``parts``, the last of which may be options; equal parts get equal names.
+
+    ``limit=5,seed=1`` becomes ``limit_5-seed_1``, which shells and addresses of pages take as it is. Options
+    that the other parts name already are left out. Paths keep their last component. Long and unusual names,
+    and names with shortened paths, end in a hash.
+    """
+    texts = [str(part) for part in parts if part]
+    named = {f"{group}={text}" for text in texts for group in ("dataset", "method")} | {"model=custom"}
+    words = [word for text in texts for word in _WORDS.split(text) if word not in named]
+    name, short = ("-".join(group) for group in (words, [_FOLDERS.sub("", word) for word in words]))
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", re.sub(r"[+']", "", short))
+    if plain == re.sub("[=,]", "_", name.replace("+", "")) and len(plain) <= 120:
+        return plain
+    return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+PROMPT_SETTINGS: dict[str, Any] = {
+    "answer_type": None,
+    "layout": "auto",
+    "system": None,
+    "date": DATE,
+    "chat_options": {},
+}
+"""Settings of a prompt besides its wording, with their defaults."""
+
+PromptLike: TypeAlias = str | PathLike[str] | Mapping[str, Any] | Wording
+"""The name of a shipped prompt, a file, a mapping or an object."""
+
+
+def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
+    """Return the configuration of the group ``prompt``; its keys are checked when it is built.
+
+    Raises:
+        UserError: For a file that cannot be read, and for content that is not a mapping.
+    """
+    content: Any = asdict(prompt) if isinstance(prompt, Wording) else prompt
+    if isinstance(prompt, str | PathLike):
+        try:
+            content = yaml.safe_load(Path(prompt).expanduser().read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(
+                f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
+            ) from error
+    wording = _with_target("Wording", "prompt", content)
+    settings = {key: wording.pop(key, default) for key, default in PROMPT_SETTINGS.items()}
+    for key, kind in (("reviews", "ReviewWording"), ("tasks", "TaskWording")):
+        if not isinstance(entries := wording.get(key) or {}, Mapping):
+            raise UserError(f"prompt.{key}: expected names with a wording each, got {entries!r:.80}")
+        wording[key] = {
+            str(name): _with_target(kind, f"prompt.{key}.{name}", entry) for name, entry in entries.items()
+        }
+    return {**settings, "wording": wording}
+
+
+def _with_target(kind: str, where: str, content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise UserError(f"{where}: expected keys such as ask, got {content!r:.80}")
+    return {"_target_": f"soft_reasoning.prompts.{kind}", **content}

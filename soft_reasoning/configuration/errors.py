@@ -13,18 +13,12 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.configuration.conf_dir import known_keys
-from soft_reasoning.configuration.keys import choices_with
+from soft_reasoning.configuration.choices import known_keys, owners
 from soft_reasoning.types import UserError
 
 
 class NoSuchOption(OptionError):
     """An option that the chosen method does not have."""
-
-
-def lacking(name: str, method: str) -> NoSuchOption:
-    """Return the error for an option that the method does not have."""
-    return NoSuchOption(name, f"expected a method that has it, got method={method}; leave {name} out")
 
 
 def one_line(error: BaseException) -> str | None:
@@ -49,7 +43,9 @@ def one_line(error: BaseException) -> str | None:
         case HydraException() if refused := re.search(r"Could not override '([^']+)'", text):
             return _refused_override(refused[1], error.__cause__)
         case OmegaConfBaseException():
-            return f"{error.full_key}: {str(error).splitlines()[0]}"
+            first, *more = str(error).splitlines()
+            named = re.search(r"full_key: (\S+)", " ".join(more))
+            return f"{error.full_key or (named and named[1]) or 'configuration'}: {first}"
         case HydraException():
             return text or " ".join(str(error.__cause__).split())
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
@@ -84,8 +80,8 @@ def _refused_override(key: str, cause: BaseException | None) -> str:
     root = re.split(r"[.@/]", key)[0]
     if root in known_keys():
         return (
-            f"{key}: expected a group that the chosen method uses, got {root}, which it does not; "
-            "leave it out, or choose another method"
+            f"{key}: expected a method with parts that read it, got one that does not; leave it out, or "
+            "choose another method"
         )
     return unknown_key(root, "", known_keys())
 
@@ -94,12 +90,12 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     """Return the message for a ``key`` that is not among the ``known`` keys of ``where`` ("" is the top)."""
     names = sorted(str(name) for name in known if not str(name).startswith("_"))
     full = f"{where}.{key}" if where else key
-    owners = choices_with(key)
-    others = ", ".join(owners.get(full) or ())
+    elsewhere = owners(key)
+    others = ", ".join(elsewhere.get(full) or ())
     similar = near(key, names)
     if others:
         fix = f"; {others} has it" if others.count("=") == 1 else f"; {others} have it"
-    elif not owners:
+    elif not elsewhere:
         otherwise = (
             "; leave it out, or add it with + if its class takes it"
             if where
@@ -107,7 +103,7 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
         )
         fix = similar or otherwise
     else:
-        fix = f"; did you mean {' or '.join(owners)}?"
+        fix = f"; did you mean {' or '.join(elsewhere)}?"
     if where:
         return f"{full}: expected one of its keys ({', '.join(names) or 'none'}), got {key}{fix}"
     return f"{full}: expected a key or group of the configuration, got {key}{fix}"

@@ -1,24 +1,21 @@
-"""The options that Python takes, and the configuration that results from them and from overrides."""
+"""The options that Python takes: words of a configuration, and fields of a method that they replace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypedDict, cast
 
-from omegaconf import DictConfig
-
 from soft_reasoning.checks import whole
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.errors import near
-from soft_reasoning.configuration.implied import NAMES
-from soft_reasoning.configuration.overrides import Override, Overrides, parse
+from soft_reasoning.configuration.compose import quoted, typed_keys
+from soft_reasoning.configuration.errors import NoSuchOption, near
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.functions import Score
+from soft_reasoning.rewards.functions import Score, as_verifier
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.method import Method, check_method
-from soft_reasoning.search.stopping import Stopping
+from soft_reasoning.search import Stopping
 from soft_reasoning.types import UserError
 
 RUN_KEYS = (
@@ -32,18 +29,24 @@ RUN_KEYS = (
     "launcher",
     "limit",
     "logging",
-    "ray",
 )
 """Keys that only a run of a data set reads."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 """Parts of a method that an option replaces: by a name or an object."""
 
+OBJECTS = {
+    "reward": ("coherence_of", "rewards.combine.Reward()"),
+    "final": ("choose", "rewards.final.FinalAnswer()"),
+    "stopping": ("reason", "search.stopping.Stopping()"),
+}
+"""For parts that are objects: a method of theirs, and an example in errors."""
+
+VALUES = ("k", "rounds", "temperature", "max_new_tokens")
+"""Options that are values of a method or its parts."""
+
 PER_CALL = ("max_tokens", "max_seconds", "stop", "seed")
 """Options on which no part depends."""
-
-OF_EVERY_METHOD = (*PER_CALL, "max_new_tokens")
-"""Options that a call with another method than the reasoner's keeps."""
 
 
 class Options(TypedDict, total=False):
@@ -65,11 +68,9 @@ class Options(TypedDict, total=False):
         verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
             its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
         reward: The name of a shipped reward, or a :class:`~soft_reasoning.rewards.combine.Reward`.
-        final: Chooses the answer: the name of a shipped rule, or an object with ``choose``, like
-            :class:`~soft_reasoning.rewards.final.FinalAnswer`.
+        final: Chooses the answer: the name of a shipped rule, or an object with ``choose``.
         acquisition: The name of a shipped acquisition function, or a class like BoTorch's.
-        stopping: Ends the rounds: the name of a rule, or an object with ``reason``, like
-            :class:`~soft_reasoning.search.stopping.Stopping`.
+        stopping: Ends the rounds early: the name of a rule, or an object with ``reason``.
     """
 
     method: str | Method | None
@@ -115,7 +116,6 @@ class LoadOptions(Options, total=False):
 
 KNOWN = tuple(Options.__annotations__)
 LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
-SHORT = tuple(name for name in NAMES if name in KNOWN)
 
 
 def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
@@ -159,42 +159,93 @@ def _check_known(options: Mapping[str, Any], where: str, known: Sequence[str]) -
             )
 
 
-def configured(options: Options, overrides: Overrides) -> DictConfig:
-    """Return the configuration of ``overrides`` with ``options``.
+def named(options: Mapping[str, Any]) -> list[str]:
+    """Return the words of a configuration for the options that name choices: a method, a preset, parts."""
+    names = {name: options.get(name) for name in ("method", "preset", *PARTS)}
+    return [f"{name}={quoted(value)}" for name, value in names.items() if isinstance(value, str)]
+
+
+def replaced(method: Method, options: Mapping[str, Any]) -> Method:
+    """Return ``method`` with the values and the objects among ``options`` in their places.
+
+    A method's ``short`` maps the name of an option to its field, where these differ; dots lead into parts.
 
     Raises:
-        UserError: For a value that does not exist, or an option that the method does not have.
+        NoSuchOption: For an option that the method does not have.
+        UserError: For a part that is not one.
     """
-    typed = parse(overrides)
-    if options.get("method") is None and any(options.get(name) is not None for name in PARTS):
-        typed.append(Override("method", "soft_reasoning"))  # objects are no overrides
-    for name in ("method", "preset", *PARTS, "max_new_tokens", *SHORT):
+    for name in (*VALUES, *PARTS):
         value = options.get(name)
-        if value is None:
+        if value is None or (name in PARTS and isinstance(value, str)):
             continue
-        if name not in ("method", "preset") and not isinstance(options.get("method"), str | None):
-            raise UserError(f"{name}: expected the name of a method, got an object; set the value in it")
-        if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
-            typed.append(Override("search.stopping.rule" if name == "stopping" else name, str(value)))
-    return compose_config(typed)
+        if name == "max_new_tokens":
+            method = _limited(method, value)
+        else:
+            path = getattr(method, "short", {}).get(name, name)
+            method = _with(method, path, check_part(name, value), name, method.name)
+    return method
 
 
-def check_overrides(overrides: Any) -> list[Override]:
-    """Return ``overrides``, a list of texts, as values.
+def _with(part: Any, path: str, value: Any, name: str, method: str) -> Any:
+    """Return ``part`` with ``value`` in the field at ``path``; ``name`` is its option in messages."""
+    field, _, rest = path.partition(".")
+    if not is_dataclass(part) or field not in [known.name for known in fields(part)]:
+        raise NoSuchOption(name, f"expected a method that reads it, got method={method}; leave {name} out")
+    return replace(
+        cast(Any, part), **{field: _with(getattr(part, field), rest, value, name, method) if rest else value}
+    )
+
+
+def _limited(part: Any, tokens: int) -> Any:
+    """Return ``part`` with the limit ``tokens`` of its completions, and of those of the parts inside."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
+    changes = {
+        name: tokens if name == "max_new_tokens" else _limited(value, tokens)
+        for name, value in values.items()
+    }
+    changes = {name: value for name, value in changes.items() if value is not values[name]}
+    return replace(cast(Any, part), **changes) if changes else part
+
+
+def check_part(name: str, value: Any) -> Any:
+    """Return ``value`` as the part ``name``; a function that scores candidates becomes a verifier.
+
+    Raises:
+        UserError: If it is no such part.
+    """
+    if name == "verifier":
+        return as_verifier(value)
+    if name == "acquisition" and not callable(value):
+        raise UserError(
+            "acquisition: expected a class of acquisition functions, such as BoTorch's, or a function of a "
+            f"model that returns one, got {value!r:.80}"
+        )
+    if name in OBJECTS:
+        method, example = OBJECTS[name]
+        if isinstance(value, type) or not callable(getattr(value, method, None)):
+            raise UserError(
+                f"{name}: expected a name, or an object with {method} like {example}, got {value!r:.80}"
+            )
+    return value
+
+
+def check_overrides(overrides: Any) -> list[str]:
+    """Return ``overrides``, a list of texts.
 
     Raises:
         UserError: If they are not a list of texts, or one has a key that only a run of a data set reads.
     """
     if not _are_texts(overrides):
         raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
-    typed = parse(overrides)
-    for override in typed:
-        if any(f"{override.key}.".startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
+    for key, word in zip(typed_keys(overrides), overrides, strict=True):
+        if any(f"{key}.".startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
             raise UserError(
-                f"overrides: expected keys that solving a question reads, got {override}, which "
+                f"overrides: expected keys that solving a question reads, got {word}, which "
                 "only soft-reasoning run reads; leave it out"
             )
-    return typed
+    return list(overrides)
 
 
 def _are_texts(value: Any) -> bool:

@@ -35,3 +35,8 @@ def problem(row: Mapping[str, Any], index: int) -> Problem:
     """Convert a row."""
     gold = fields.canonical_number(fields.text(row, "answer"), "answer")
     return Problem(fields.text(row, "id"), fields.text(row, "question"), gold, "number", row)
+
+
+def is_bundled(model: str) -> bool:
+    """Whether ``model`` is the name or the folder of the bundled model."""
+    return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()

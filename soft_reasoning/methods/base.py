@@ -9,7 +9,7 @@ from typing import Any
 from soft_reasoning.rewards.final import standing
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.solutions import read_candidate
-from soft_reasoning.types import Completion, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Completion, Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class SampledMethod:
     temperature: float = 0.8
     top_k: int = 50
     top_p: float = 1.0
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
 
     @property
     def sampling(self) -> Sampling:

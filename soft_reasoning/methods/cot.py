@@ -9,14 +9,14 @@ from soft_reasoning.methods.base import majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import solution_request
-from soft_reasoning.types import Generate, Problem, Result
+from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result
 
 
 @dataclass(frozen=True)
 class ChainOfThought:
-    """One greedy solution of at most ``max_new_tokens`` tokens (300 in the paper)."""
+    """One greedy solution of at most ``max_new_tokens`` tokens (300 in the paper, 512 by default)."""
 
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "cot"
 
     def __post_init__(self) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os.path
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum
-from typing import Any
+from typing import Any, ClassVar
 
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engines.text import decode
@@ -47,6 +47,7 @@ class CotDecoding(SampledMethod):
     continuation: str = "sample"
     aggregate: str = "majority"
     name: str = "cot_decoding"
+    short: ClassVar[Mapping[str, str]] = {"k": "paths"}
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")

@@ -7,9 +7,9 @@ K, M, lambda or the scorer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import join, solution_request
 from soft_reasoning.scheduling.yes_no import ask_yes_no
 from soft_reasoning.types import (
+    MAX_NEW_TOKENS,
     Completion,
     FinishReason,
     Generate,
@@ -63,8 +64,9 @@ class PrefixScorer:
     temperature: float = 0.8
     top_tokens: int = 20
     strength: float = 1.0
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "prefix_scorer"
+    short: ClassVar[Mapping[str, str]] = {"k": "candidates"}
 
     def __post_init__(self) -> None:
         choice("form", self.form, FORMS)

@@ -6,7 +6,9 @@ of ``verifier=program``, which writes the same programs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from soft_reasoning.rewards.programs import Programs
 from soft_reasoning.scheduling.context import Context
@@ -22,6 +24,7 @@ class ProgramConsistency(Programs):
     """
 
     name: str = "program_consistency"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         programs = yield from self.write(problem, context, 0, self.samples, role="candidate")

@@ -7,7 +7,9 @@ problems that the others do not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.methods.base import SampledMethod, majority_vote
@@ -36,6 +38,7 @@ class SelfConsistency(SampledMethod):
     first_top_k: int | None = None
     temperatures: tuple[float, ...] | None = None
     name: str = "self_consistency"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")

@@ -6,7 +6,9 @@ and final rule.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from soft_reasoning.checks import whole
 from soft_reasoning.rewards.rounds import Rounds, VerifiedMethod
@@ -26,19 +28,24 @@ class SoftReasoning(SpaceSettings, VerifiedMethod):
 
     Args:
         optimiser: Proposes points.
-        candidates: k, completions per round.
+        k: Completions per round.
 
     Raises:
         UserError: For a value out of its range.
     """
 
     optimiser: Optimiser = field(default_factory=BayesianOptimiser)
-    candidates: int = 5
+    k: int = 5
     name: str = "soft_reasoning"
+    short: ClassVar[Mapping[str, str]] = {
+        "rounds": "stopping.rounds",
+        "temperature": "decoding.temperature",
+        "acquisition": "optimiser.acquisition",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("candidates", self.candidates, least=2)
+        whole("k", self.k, least=2)
 
     @property
     def independent(self) -> bool:
@@ -49,12 +56,12 @@ class SoftReasoning(SpaceSettings, VerifiedMethod):
         space = yield from self.open(problem, context)
         rounds = Rounds(self, problem, context)
         stream = generator_for(context.seed, problem.id, "initial")
-        points, summary = self.optimiser.initial(self.candidates, space.dim, stream), None
+        points, summary = self.optimiser.initial(self.k, space.dim, stream), None
         while True:
             yield from space.evaluate(points, rounds, tokens=space.describe(points), proposal=summary)
             if (yield from rounds.end()):
                 break
-            proposal: Proposal = yield Propose(self.optimiser, space.state(rounds, self.candidates))
+            proposal: Proposal = yield Propose(self.optimiser, space.state(rounds, self.k))
             points, summary = proposal.points, proposal.summary()
         rounds.trace[0]["anchor"] = space.anchor
         return rounds.result()

@@ -6,6 +6,7 @@ final rule, but no soft token. With a single round it is ``method=best_of_n``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from soft_reasoning.rewards.rounds import Rounds, VerifiedMethod
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import read_candidate, solution_request
-from soft_reasoning.types import Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,13 @@ class VerifiedSampling(VerifiedMethod):
 
     decoding: Sampling = Sampling(temperature=0.8, top_k=50)
     samples: int = 5
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "verified_sampling"
+    short: ClassVar[Mapping[str, str]] = {
+        "k": "samples",
+        "rounds": "stopping.rounds",
+        "temperature": "decoding.temperature",
+    }
     independent: ClassVar[bool] = True  # a round's candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ ONE_TEXT = (
     "Nearly all candidates of {share:.0f} % of the questions are one text, so the soft token hardly acts and "
     "the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
     "soft-reasoning sweep embedding=gaussian embedding.sigma=1,2,4,8 compares values), or place the soft "
-    "token last (method.placement=last)."
+    "token last (placement=last)."
 )
 """Share of such questions from which the report warns."""
 

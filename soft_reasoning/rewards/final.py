@@ -37,7 +37,7 @@ class FinalAnswer:
         power: Exponent of ``borda``; 0 is a majority vote.
     """
 
-    rule: str = "reward_vote"
+    rule: str = "weighted_vote"
     verifier_weight: float = 1.0
     keep: float = 1.0
     power: float = 0.5

@@ -76,7 +76,7 @@ def warn_of_bound(kind: str, context_length: int) -> None:
     """Warn once per process rather than in every round of every problem."""
     log.warning(
         "verifier=%s: the model's context of %d tokens has no room for all candidates of a round, so the "
-        "last are not shown; lower search.candidates or use verifier.show=answer",
+        "last are not shown; lower k or use verifier.show=answer",
         kind,
         context_length,
     )

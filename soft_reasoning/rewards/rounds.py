@@ -10,6 +10,7 @@ from soft_reasoning.answers import FREE
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.history import SearchHistory, same_answers
+from soft_reasoning.rewards.programs import ProgramVerifier
 from soft_reasoning.rewards.verifiers import NoVerifier, Verdict, Verifier, verify
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -29,7 +30,7 @@ class VerifiedMethod:
         final: Rule for the final answer.
     """
 
-    verifier: Verifier
+    verifier: Verifier = field(default_factory=ProgramVerifier)
     reward: Reward = field(default_factory=Reward)
     stopping: Stopping = field(default_factory=Stopping)
     final: FinalAnswer = field(default_factory=FinalAnswer)

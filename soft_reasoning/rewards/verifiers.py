@@ -6,7 +6,7 @@ score 0. If no candidate can be shown, the model is not called and the verdict h
 ``fresh``, which never shows candidates).
 
 A :class:`ModelVerifier` combines a presentation (all in one prompt, one by one, without candidates) and a
-judgement (a fresh solution, a named choice); ``conf/verifier/`` names the combinations.
+judgement (a fresh solution, a named choice); ``configuration/choices.py`` names the combinations.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     GREEDY,
+    MAX_NEW_TOKENS,
     Candidate,
     Completion,
     Generate,
@@ -244,7 +245,7 @@ class ModelVerifier:
     shots: int | None = None
     confidence: str = "none"
     model: str | None = None
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.key import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import UserError
@@ -41,7 +41,6 @@ IGNORED = (
     "reference",
     "launcher",
     "logging",
-    "ray",
     "hydra",
     "prompt.answer_type",
     *RESOURCES,
@@ -81,7 +80,7 @@ def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
     seed.
     """
-    computed = {"method.samples"} if config.get("budget") == "equal" else set[str]()
+    computed = {"k", "method.samples"} if config.get("budget") == "equal" else set[str]()
     return result_keys(config, {*IGNORED} - {LIMIT} | computed)
 
 
@@ -94,22 +93,33 @@ def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     return "samples" in method and silent and not method.get("stopping", {}).get("rounds", 0)
 
 
+def typed_options(words: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a command by their keys: a number, a truth value, None, or text."""
+    options: dict[str, Any] = {}
+    for word in words:
+        key, _, text = word.lstrip("+~").partition("=")
+        parsed = OverridesParser.create().parse_override(word)
+        value = text if parsed.is_sweep_override() else parsed.value()
+        options[key] = value if isinstance(value, str | int | float | None) else text
+    return options
+
+
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
 def build_manifest(
-    config: Mapping[str, Any], overrides: Sequence[Override] = (), about: Mapping[str, Any] | None = None
+    config: Mapping[str, Any], words: Sequence[str] = (), about: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the manifest of a new run.
 
     Args:
         config: Its configuration.
-        overrides: The options of its command.
+        words: The options of its command.
         about: Further entries (model, device).
     """
     return {
-        "command": shlex.join(["soft-reasoning", "run", *map(str, overrides)]),
-        "overrides": {override.key: override.data for override in overrides},
+        "command": shlex.join(["soft-reasoning", "run", *words]),
+        "overrides": typed_options(words),
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "model": None,

@@ -19,8 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
-from soft_reasoning.configuration.build import check_problems, plain
-from soft_reasoning.configuration.parts import built
+from soft_reasoning.configuration.build import built, check_problems, plain
 from soft_reasoning.engines.completions.replay import StoreFile, replaying
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import Clock, Job
@@ -194,7 +193,7 @@ class RaySolver:
         except self._ray.exceptions.RayActorError as error:
             raise UserError(
                 f"a worker died more than {RESTARTS} times ({str(error).splitlines()[0]}); if memory ran "
-                "out, lower max_live or ray.workers"
+                "out, lower max_live or launcher.workers"
             ) from error
 
 
@@ -221,13 +220,13 @@ def connect(address: str) -> tuple[Any, bool]:
         if address not in ("local", "auto"):
             host, _, port = str(address).rpartition(":")
             if not (host and port.isdigit()) or "/" in host:
-                raise UserError(f"expected ray.address to be local, auto or HOST:PORT, got {address}")
+                raise UserError(f"expected launcher.address to be local, auto or HOST:PORT, got {address}")
             socket.create_connection((host, int(port)), timeout=REACHED).close()
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"expected a Ray cluster at ray.address={address}, found none; start one there (ray start "
-            "--head), or leave ray.address out to run on this machine alone"
+            f"expected a Ray cluster at launcher.address={address}, found none; start one there (ray start "
+            "--head), or leave launcher.address out to run on this machine alone"
         ) from error
     return ray, True
 
@@ -258,6 +257,6 @@ def plan_workers(
         available = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in room)
         raise UserError(
             f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {available}; "
-            "lower ray.workers, ray.cpus or ray.gpus"
+            "lower launcher.workers, launcher.cpus or launcher.gpus"
         )
     return workers or fits, gpus

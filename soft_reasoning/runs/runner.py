@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.replay import StoreFile
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.runs.files import (
@@ -92,7 +91,7 @@ def run(
     folder: str | Path,
     config: Mapping[str, Any],
     *,
-    overrides: Sequence[Override] = (),
+    words: Sequence[str] = (),
     fresh: bool = False,
     progress: bool = True,
     tracker: Tracker | None = None,
@@ -108,7 +107,7 @@ def run(
         solver: Solves the problems.
         folder: The run's folder.
         config: The configuration as plain data.
-        overrides: The options of the run's command, by which tables distinguish runs.
+        words: The options of the run's command, by which tables distinguish runs.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.
@@ -123,7 +122,7 @@ def run(
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
     display, final = Progress(len(problems), enabled=progress), final_rule(config)
     with (
-        Store(folder, config, overrides=overrides, fresh=fresh, about=solver.about) as store,
+        Store(folder, config, words=words, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in ([solver.about["loaded"]] if progress and "loaded" in solver.about else []) + store.notes:

@@ -17,7 +17,6 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.completions.replay import FILE as COMPLETIONS
 from soft_reasoning.runs.files import (
     COSTS,
@@ -67,7 +66,7 @@ class Store:
         folder: str | os.PathLike[str],
         config: Mapping[str, Any],
         *,
-        overrides: Sequence[Override] = (),
+        words: Sequence[str] = (),
         fresh: bool = False,
         about: Mapping[str, Any] | None = None,
     ) -> None:
@@ -75,8 +74,8 @@ class Store:
         self.records: list[dict[str, Any]] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        manifest = build_manifest(config, overrides, about)
-        self._overrides = list(map(str, overrides))
+        manifest = build_manifest(config, words, about)
+        self._words = list(words)
         self._updated = {name: manifest[name] for name in ("command", "overrides", "config")}
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +158,7 @@ class Store:
     def _describe(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and Hydra's files, which Hydra itself would write before the run is accepted."""
         write_json(self.folder / MANIFEST, manifest)
-        files: dict[str, Any] = {"config": manifest["config"], "overrides": self._overrides}
+        files: dict[str, Any] = {"config": manifest["config"], "overrides": self._words}
         if HydraConfig.initialized():
             files["hydra"] = {"hydra": OmegaConf.to_container(HydraConfig.get(), enum_to_str=True)}
         (self.folder / HYDRA).mkdir(exist_ok=True)

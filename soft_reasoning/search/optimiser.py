@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from inspect import signature
 from typing import Any, Protocol
@@ -108,6 +108,7 @@ def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
         yield lambda: not torch.equal(before, torch.get_rng_state())
 
 
+@dataclass(eq=False)
 class BayesianOptimiser:
     """Fits a surrogate, scores candidate points by an acquisition function, and chooses a batch.
 
@@ -124,19 +125,14 @@ class BayesianOptimiser:
         UserError: For a value out of its range, or an acquisition function that does not work.
     """
 
-    def __init__(
-        self,
-        surrogate: Surrogate | None = None,
-        acquisition: Callable[..., AcquisitionFunction] = ADAPTIVE_EI,
-        candidate_points: NormalCandidates | None = None,
-        batch: TopK | None = None,
-        incumbent: str = "posterior_mean",
-    ):
-        self.surrogate: Surrogate = surrogate or Surrogate()
-        self.candidate_points: NormalCandidates = candidate_points or LocalCandidates()
-        self.acquisition = acquisition
-        self.batch: TopK = batch or KrigingBeliever()
-        self.incumbent: str = choice("incumbent", incumbent, INCUMBENTS)
+    surrogate: Surrogate = field(default_factory=Surrogate)
+    acquisition: Callable[..., AcquisitionFunction] = ADAPTIVE_EI
+    candidate_points: NormalCandidates = field(default_factory=LocalCandidates)
+    batch: TopK = field(default_factory=KrigingBeliever)
+    incumbent: str = "posterior_mean"
+
+    def __post_init__(self) -> None:
+        choice("incumbent", self.incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
         self._try_acquisition()
 
@@ -177,8 +173,9 @@ class BayesianOptimiser:
 
     def _try_acquisition(self) -> None:
         """Build the acquisition function and call it at 3 points, for a single problem and then for 2."""
+        kind = getattr(self.acquisition, "func", self.acquisition)  # without the arguments that are bound
         try:
-            self._takes_best = "best_f" in signature(self.acquisition).parameters
+            self._takes_best = "best_f" in signature(kind).parameters
             for problems in (1, 2):
                 with torch.no_grad(), _generator_of(0, "acquisition") as drew:
                     self._try_for(problems)
@@ -188,7 +185,6 @@ class BayesianOptimiser:
         except UserError:
             raise
         except Exception as error:  # BoTorch may raise any error
-            kind = getattr(self.acquisition, "func", self.acquisition)
             raise UserError(
                 "acquisition: expected an analytic acquisition function of BoTorch with all its arguments "
                 f"bound, got {getattr(kind, '__name__', repr(kind))} ({first_line(error)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
@@ -11,6 +12,7 @@ from soft_reasoning.checks import choice, real, whole
 RULES = ("agreement", "sure", "settled", "unanimous", "improvement", "difference", "none")
 
 
+@dataclass(frozen=True)
 class Stopping:
     """Limits of a problem's search.
 
@@ -32,13 +34,16 @@ class Stopping:
             verifier.
     """
 
-    def __init__(
-        self, rounds: int = 4, threshold: float = 0.01, rule: str = "settled", confidence: float = 0.85
-    ):
-        self.rounds: int = whole("rounds", rounds, least=0)
-        self.threshold: float = real("threshold", threshold, least=0.0)
-        self.rule: str = choice("rule", rule, RULES)
-        self.confidence: float = real("confidence", confidence, above=0.5, most=1.0)
+    rounds: int = 4
+    threshold: float = 0.01
+    rule: str = "settled"
+    confidence: float = 0.85
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds, least=0)
+        real("threshold", self.threshold, least=0.0)
+        choice("rule", self.rule, RULES)
+        real("confidence", self.confidence, above=0.5, most=1.0)
 
     @property
     def reads_verdicts(self) -> bool:

@@ -9,7 +9,7 @@ The method ``soft_reasoning`` and the BoTorch test problem ``SoftReasoningObject
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,10 +27,10 @@ from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.scheduling.solutions import read_candidate, solution_request
 from soft_reasoning.search.batch import Proposal
-from soft_reasoning.search.embedding import Embedding, Subspace
+from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import Optimiser, SearchState
 from soft_reasoning.types import (
-    GREEDY,
+    MAX_NEW_TOKENS,
     Candidate,
     Effect,
     Generate,
@@ -62,17 +62,17 @@ class SpaceSettings:
         UserError: For a value out of its range.
     """
 
-    embedding: Embedding
-    decoding: Sampling = GREEDY
+    embedding: Embedding = field(default_factory=TokenSimplexEmbedding)
+    decoding: Sampling = Sampling(temperature=0.8, top_k=50)
     placement: str = "last"
     scope: int = 1
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
 
     def __post_init__(self) -> None:
         counts(self, "scope", "max_new_tokens")
         choice("placement", self.placement, PLACEMENTS)
-        if self.decoding != GREEDY:
-            check_sampling(self.decoding, "decoding.", fix="decoding=greedy is greedy decoding")
+        if self.decoding.temperature != 0:
+            check_sampling(self.decoding, "decoding.", fix="0 is greedy decoding")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,8 @@
 import pytest
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.configuration.build import build_context, build_engine, check_problems
+from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.parts import built
 from soft_reasoning.rewards.released import ReleasedGrader
 from soft_reasoning.types import Problem, UserError
 

@@ -70,7 +70,7 @@ def test_greedy_leaves_room_and_the_reviewer_alone_knows_no_more(engine):
 
 @pytest.mark.slow
 def test_first_tokens_lead_to_different_answers(engine):
-    results = solve(engine, "search.rounds=0")
+    results = solve(engine, "rounds=0")
     several = [len({c.answer for c in r.candidates}) > 1 for _, r, _ in results]
     assert sum(several) / len(several) > 0.5
 
@@ -78,7 +78,7 @@ def test_first_tokens_lead_to_different_answers(engine):
 @pytest.mark.slow
 def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     right = {False: [], True: []}
-    drawn = ("method=verified_sampling", "search.rounds=0", "verifier=multi_generate", "final=verifier")
+    drawn = ("method=verified_sampling", "rounds=0", "verifier=multi_generate", "final=verifier")
     for problem, result, grader in solve(engine, *drawn, limit=200):
         covered = any(grader.correct(c.answer, problem) for c in result.candidates)
         right[covered].append(grader.correct(result.answer, problem))
@@ -90,7 +90,7 @@ def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
 @pytest.mark.parametrize("verifier", ["multi_judge", "single_judge"])
 def test_judges_tell_right_from_wrong(engine, verifier):
     called = {False: [], True: []}
-    drawn = ("method=verified_sampling", "decoding.temperature=0.8", "search.rounds=0")
+    drawn = ("method=verified_sampling", "temperature=0.8", "rounds=0")
     overrides = (*drawn, f"verifier={verifier}", "final=best_reward")
     for problem, result, grader in solve(engine, *overrides, limit=100):
         for candidate in result.candidates:

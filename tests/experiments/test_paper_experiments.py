@@ -9,8 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.paper import placement
+from soft_reasoning.configuration.choices import conf_dir
 from soft_reasoning.configuration.compose import compared_methods, compose_config
-from soft_reasoning.configuration.conf_dir import conf_dir
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
 SWEEPS = sorted(Path(conf_dir(), "experiment").glob("sweep_*.yaml"))
@@ -45,7 +45,7 @@ def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
     [folder] = tmp_path.glob("runs/sweep-*")
     table = list(csv.reader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert len(table) > 1 and (folder / "sweep.tex").exists() and (folder / "sweep.pdf").exists()
-    assert (folder / "rounds.csv").exists() or "search.rounds=0" in path.read_text()
+    assert (folder / "rounds.csv").exists() or "rounds=0" in path.read_text()
     if path in SWEEPS:
         return
     verdicts = any("verifier's accuracy" in cell for row in table for cell in row)

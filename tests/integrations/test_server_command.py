@@ -67,7 +67,7 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
 
 def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
     words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600", "server.max_rounds=9999")
-    with started(tmp_path, *words, "search.stopping.rule=none") as (process, name, url, lines):
+    with started(tmp_path, *words, "stopping=none") as (process, name, url, lines):
         assert any("anyone who reaches 0.0.0.0" in line for line in lines)
         body = {"model": name, "messages": chat(Q), "stream": True, "soft_reasoning": {"rounds": 9999}}
         with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as response:

@@ -19,16 +19,16 @@ METHODS = {
     "random_soft_prompts": (),
     "several_temperatures": (),
     "adaptive_consistency": ("method.stopping.rounds=5",),
-    "early_stopping_consistency": ("method.samples=2",),
+    "early_stopping_consistency": ("k=2",),
     "self_certainty": (),
     "deepconf": (),
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),
     "prefix_scorer by token": ("method.form=token", "max_new_tokens=4"),
-    "verified_sampling": ("search.stopping.rule=none", "search.rounds=2"),
-    "soft_reasoning sampled": ("decoding=sampled", "search.stopping.rule=none", "search.rounds=2"),
-    "soft_reasoning": ("search.stopping.rule=none", "search.rounds=2"),
+    "verified_sampling": ("stopping=none", "rounds=2"),
+    "soft_reasoning sampled": ("decoding=sampled", "stopping=none", "rounds=2"),
+    "soft_reasoning": ("stopping=none", "rounds=2"),
 }
 
 

@@ -80,7 +80,7 @@ def settled(answers):
 
 def test_adaptive_consistency_ends_at_the_first_settled_vote(engine):
     words = ("method=adaptive_consistency", "method.stopping.confidence=0.8", "method.stopping.rounds=19")
-    fixed = solve(engine, "method=self_consistency", "method.samples=20", "method.temperature=0.8")
+    fixed = solve(engine, "method=self_consistency", "k=20", "temperature=0.8")
     lengths = set()
     for name, answers in solve(engine, *words).items():
         end = next((n for n in range(1, 20) if settled(fixed[name][:n])), 20)
@@ -90,8 +90,8 @@ def test_adaptive_consistency_ends_at_the_first_settled_vote(engine):
 
 
 def test_early_stopping_ends_at_the_first_window_of_equal_answers(engine):
-    words = ("method=early_stopping_consistency", "method.samples=2", "method.stopping.rounds=9")
-    fixed = solve(engine, "method=self_consistency", "method.samples=20")
+    words = ("method=early_stopping_consistency", "k=2", "method.stopping.rounds=9")
+    fixed = solve(engine, "method=self_consistency", "k=20")
     ends = set()
     for name, answers in solve(engine, *words).items():
         windows = [fixed[name][2 * i : 2 * i + 2] for i in range(10)]

@@ -56,7 +56,7 @@ def test_exactly_the_likeliest_first_tokens_are_continued():
     assert [r.prompt_ids for r in engine.requests] == [PROMPT + (token(t),) for t in (" We", " Let", " So")]
     assert len({r.seed for r in engine.requests}) == 3
     for request in engine.requests:
-        assert (request.sampling.temperature, request.max_new_tokens) == (0.8, 299)
+        assert (request.sampling.temperature, request.max_new_tokens) == (0.8, 511)
     assert result.trace[0]["first_tokens"] == [" We", " Let", " So"]
 
 

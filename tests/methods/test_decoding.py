@@ -8,7 +8,7 @@ from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
-ROUNDS = ("search.rounds=1", "search.stopping.rule=none", "search.candidates=3")
+ROUNDS = ("rounds=1", "stopping=none", "k=3")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_without_noise_candidates_are_samples_behind_the_anchor(engine, method):
         f"method={method}",
         "embedding=gaussian",
         "embedding.sigma=0",
-        "decoding.temperature=0.8",
+        "temperature=0.8",
         *ROUNDS,
     )
     context = build_context(compose_config(), engine)
@@ -65,8 +65,8 @@ def test_the_points_are_those_of_greedy_decoding_and_the_texts_are_not(engine):
 
 
 def test_verified_sampling_draws_the_samples_of_self_consistency(engine):
-    ours = solve(engine, "method=verified_sampling", "decoding.temperature=0.8", *ROUNDS)
-    theirs = solve(engine, "method=self_consistency", "method.samples=6")
+    ours = solve(engine, "method=verified_sampling", "temperature=0.8", *ROUNDS)
+    theirs = solve(engine, "method=self_consistency", "k=6")
     for name, result in ours.items():
         assert texts(result) == texts(theirs[name])
         assert [c.round for c in result.candidates] == [0, 0, 0, 1, 1, 1]

@@ -22,7 +22,7 @@ def solve(engine, *overrides, seed=0):
 
 
 def test_rounds_and_candidates_are_as_configured(engine):
-    results = solve(engine, "search.candidates=3", "search.rounds=2", "search.stopping.rule=none")
+    results = solve(engine, "k=3", "rounds=2", "stopping=none")
     for result in results.values():
         assert [c.round for c in result.candidates] == [0] * 3 + [1] * 3 + [2] * 3
         assert [t["round"] for t in result.trace] == [0, 1, 2]
@@ -31,7 +31,7 @@ def test_rounds_and_candidates_are_as_configured(engine):
 
 
 def test_the_control_shares_the_first_round_and_nothing_more(engine):
-    rule = "search.stopping.rule=none"
+    rule = "stopping=none"
     ours, control = solve(engine, rule), solve(engine, rule, "method=random_embedding")
     for name in ours:
         candidates, controls = ours[name].candidates, control[name].candidates
@@ -43,11 +43,11 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
     ("overrides", "asked"),
     [
         ([], False),
-        (["final=vote", "final.verifier_weight=0", "search.stopping.rule=unanimous"], False),
+        (["final=vote", "final.verifier_weight=0", "stopping=unanimous"], False),
         (["final=vote"], True),
         (["final=verifier"], True),
-        (["search.stopping.rule=agreement"], True),
-        (["search.stopping.rule=settled"], True),
+        (["stopping=agreement"], True),
+        (["stopping=settled"], True),
         (["reward.verifier_weight=0.5"], True),
     ],
 )
@@ -59,7 +59,7 @@ def test_the_verifier_is_asked_only_where_something_reads_its_verdict(engine, ov
             assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
 
 
-@pytest.mark.parametrize("method", [["method=soft_reasoning", "search.rounds=0"], ["method=best_of_n"]])
+@pytest.mark.parametrize("method", [["method=soft_reasoning", "rounds=0"], ["method=best_of_n"]])
 def test_candidates_keep_their_score_from_before_confidence(engine, method):
     weighed = (f"verifier.confidence={name}" for name in ("none", "sequence_prob"))
     plain, sure = (solve(engine, *method, "verifier=single_judge", override) for override in weighed)
@@ -72,10 +72,8 @@ def test_candidates_keep_their_score_from_before_confidence(engine, method):
 @pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
 @pytest.mark.parametrize("scope", [1, 2])
 def test_the_trace_names_tokens(engine, embedding, scope):
-    rounds = ["search.rounds=1", "search.stopping.rule=none"]
-    result = solve(engine, f"embedding={embedding}", "embedding.dim=4", f"method.scope={scope}", *rounds)[
-        "p0"
-    ]
+    rounds = ["rounds=1", "stopping=none"]
+    result = solve(engine, f"embedding={embedding}", "d=4", f"method.scope={scope}", *rounds)["p0"]
     for entry in result.trace:
         assert len(entry["tokens"]) == 5
         for token in (token for candidate in entry["tokens"] for token in candidate):
@@ -86,7 +84,7 @@ def test_the_trace_names_tokens(engine, embedding, scope):
 
 def test_weights_in_the_trace_make_up_the_soft_token(engine):
     """Two tokens: a soft token is w0 e0 + w1 e1, so its nearest token is the one that outweighs the other."""
-    result = solve(engine, "embedding=token_simplex", "embedding.dim=2", "embedding.tau=20")["p0"]
+    result = solve(engine, "embedding=token_simplex", "d=2", "embedding.tau=20")["p0"]
     for [token] in result.trace[0]["tokens"]:
         (heavy, weight), (_, rest) = token["weights"]
         assert weight + rest == pytest.approx(1, abs=2e-4) and weight >= rest
@@ -101,7 +99,7 @@ def test_without_verifier_only_candidates_vote_and_coherence_rewards(engine):
 
 def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
     for most in (7, 60, 150):
-        for result in solve(engine, "search.stopping.rule=none", f"max_tokens={most}").values():
+        for result in solve(engine, "stopping=none", f"max_tokens={most}").values():
             written = {role: usage.generated_tokens for role, usage in result.usage.items()}
             assert sum(written.values()) <= most and result.trace[-1]["ended"] == "tokens"
             assert most < 150 or written["verifier"] > 0
@@ -110,7 +108,7 @@ def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
 @pytest.mark.parametrize("placement", ["first", "middle", "last"])
 @pytest.mark.parametrize("scope", [1, 3])
 def test_placement_and_scope(engine, placement, scope):
-    result = solve(engine, f"method.placement={placement}", f"method.scope={scope}", "embedding.dim=4")["p0"]
+    result = solve(engine, f"placement={placement}", f"method.scope={scope}", "d=4")["p0"]
     assert len(result.candidates[0].u) == 4 * scope
 
 
@@ -149,9 +147,9 @@ def test_every_method_keeps_within_its_budget(engine, method):
 @pytest.mark.parametrize(
     ("method", "bad"),
     [
-        ("soft_reasoning", "search.candidates=1"),
+        ("soft_reasoning", "k=1"),
         ("soft_reasoning", "method.scope=1.5"),
-        ("soft_reasoning", "method.placement=end"),
+        ("soft_reasoning", "placement=end"),
         ("soft_reasoning", "reward.verifier_weight=abc"),
         ("soft_reasoning", "verifier.max_new_tokens=0"),
         ("best_of_n", "decoding.top_p=2"),

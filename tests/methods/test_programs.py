@@ -25,12 +25,12 @@ def test_a_majority_of_programs():
     assert result.answer == "15" and engine.greedy == [True, False, False, False]
     assert [c.answer for c in result.candidates] == ["11", "15", None, "15"]
     assert solved(Programmer([WRONG, RIGHT]), "method=program_consistency").answer == "11", "first wins a tie"
-    assert len(solved(Programmer(), "method=program_consistency", "method.samples=6").candidates) == 6
+    assert len(solved(Programmer(), "method=program_consistency", "k=6").candidates) == 6
 
 
 def test_solutions_and_programs_vote_together():
     engine = Programmer([RIGHT, RIGHT, BROKEN], answers=["11", "15", "12"])
-    result = solved(engine, MIXED, ALL, "method.samples=3", "method.programs.samples=3")
+    result = solved(engine, MIXED, ALL, "k=3", "method.programs.samples=3")
     assert result.answer == "15" and len(engine.texts) == 3 and len(engine.asked) == 3
     assert [c.answer for c in result.candidates] == ["11", "15", "12", "15", "15", None]
     assert result.trace[0]["weights"] == [1.0] * 6
@@ -61,7 +61,7 @@ def test_programs_that_err_together_can_be_outvoted():
     """Three solutions against four programs with the same wrong answer."""
 
     def answer(*options):
-        return solved(Programmer([WRONG], answers=["15"]), MIXED, ALL, "method.samples=3", *options)
+        return solved(Programmer([WRONG], answers=["15"]), MIXED, ALL, "k=3", *options)
 
     assert answer().answer == "11"
     half = answer("method.repeat_weight=0.5")
@@ -85,8 +85,8 @@ def test_the_programs_are_those_of_the_verifier():
 @pytest.mark.parametrize(
     ("option", "seen"),
     [
-        ("method.samples=2", lambda e: len(e.texts) == 2),
-        ("method.temperature=0.3", lambda e: e.texts[0].sampling.temperature == 0.3),
+        ("k=2", lambda e: len(e.texts) == 2),
+        ("temperature=0.3", lambda e: e.texts[0].sampling.temperature == 0.3),
         ("method.top_k=9", lambda e: e.texts[0].sampling.top_k == 9),
         ("method.top_p=0.5", lambda e: e.texts[0].sampling.top_p == 0.5),
         ("method.max_new_tokens=33", lambda e: e.texts[0].max_new_tokens == 33),

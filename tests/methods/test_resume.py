@@ -3,16 +3,14 @@
 import json
 import shutil
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from soft_reasoning.commands.solving import run_one
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.conf_dir import conf_dir
-from soft_reasoning.configuration.parts import built
+from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.compose import choices, compose_config
 
-METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("[!_]*.yaml"))
+METHODS = choices("method")
 QUICK = ("cot", "self_consistency", "program")
 
 

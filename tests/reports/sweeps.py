@@ -31,7 +31,9 @@ def finished(
     **more,
 ):
     """Write a run; ``more`` are other groups of its configuration, and ``verifier`` (name, accuracy)."""
-    typed = {f"{group}.{key}": value for group, values in more.items() for key, value in values.items()}
+    typed = {name: value for name, value in more.items() if not isinstance(value, dict)}
+    for group in more.keys() - typed.keys():
+        typed |= {f"{group}.{key}": value for key, value in more[group].items()}
     parts = {"embedding": more.get("embedding")} | ({"stopping": {"rule": "agreement"}} if ended else {})
     config = {
         "seed": seed,

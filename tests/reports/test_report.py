@@ -6,7 +6,6 @@ import re
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import summary, write_report, write_tables
@@ -27,7 +26,7 @@ def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gol
         "dataset": {"name": "made_up"},
         "budget": budget,
     }
-    overrides = [Override.of(f"method.{key}", value) for key, value in more.items() if budget == "own"]
+    overrides = [f"method.{key}={value}" for key, value in more.items() if budget == "own"]
     results = []
     for i in range(first, first + total):
         text = "3" if i in right else "4"

@@ -172,16 +172,12 @@ def test_costs_relative_to_a_method(tmp_path):
 
 def test_a_reference_is_named_by_some_of_its_options(tmp_path):
     """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
-    runs = [
-        finished(tmp_path / f"{d}-{k}", 0.5, method="ours", embedding={"dim": d}, search={"candidates": k})
-        for d in (5, 50)
-        for k in (3, 5)
-    ]
+    runs = [finished(tmp_path / f"{d}-{k}", 0.5, method="ours", d=d, k=k) for d in (5, 50) for k in (3, 5)]
     groups = read_groups(runs)
     for label, expected in {
-        "embedding.dim=50 search.candidates=5": "embedding.dim=50 search.candidates=5",
-        "search.candidates=5 embedding.dim=50": "embedding.dim=50 search.candidates=5",
-        "embedding.dim=50": "embedding.dim=50 search.candidates=3",  # the first of its rows
+        "d=50 k=5": "d=50 k=5",
+        "k=5 d=50": "d=50 k=5",
+        "d=50": "d=50 k=3",  # the first of its rows
     }.items():
         assert named_reference(groups, label).label == expected
 

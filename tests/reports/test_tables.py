@@ -5,9 +5,9 @@ import shlex
 
 import pytest
 
-from soft_reasoning.configuration.overrides import parse
 from soft_reasoning.reports.run_groups import find_settings
 from soft_reasoning.reports.tables import Table, count, duration, number, over_seeds, percent, share
+from soft_reasoning.runs.manifest import typed_options
 
 
 def test_text_and_markdown():
@@ -65,7 +65,7 @@ def settings(*commands, places=None, labels=None):
     """What distinguishes runs of these commands."""
     manifests = []
     for words in commands:
-        overrides = {override.key: override.data for override in parse(shlex.split(words))}
+        overrides = typed_options(shlex.split(words))
         config = {"method": {"name": overrides.get("method", "soft_reasoning")}}
         manifests.append({"overrides": overrides, "config": config})
     for manifest, label in zip(manifests, labels or (), strict=False):
@@ -74,9 +74,9 @@ def settings(*commands, places=None, labels=None):
 
 
 def test_settings_are_the_options_that_differ_as_they_were_typed():
-    assert settings("embedding.dim=5 k=3 seed=0", "k=3 embedding.dim=5e1 seed=1 progress=false") == [
-        {"embedding.dim": 5},
-        {"embedding.dim": 50.0},
+    assert settings("d=5 k=3 seed=0", "k=3 d=5e1 seed=1 progress=false") == [
+        {"d": 5},
+        {"d": 50.0},
     ]
     assert settings("method=cot", "method=fire", "") == [
         {"method": "cot"},

@@ -82,7 +82,7 @@ def solve(*overrides):
 
 
 def test_the_verifier_still_votes_without_its_part_of_the_reward():
-    result = solve("reward.verifier_weight=0", "search.stopping.rule=none")
+    result = solve("reward.verifier_weight=0", "stopping=none")
     assert all(c.reward == c.coherence for c in result.candidates)
     assert all(entry["verifier"]["answers"] for entry in result.trace)
     assert result.usage["verifier"].sequences == 5
@@ -91,7 +91,7 @@ def test_the_verifier_still_votes_without_its_part_of_the_reward():
 def test_the_preset_proposes_what_the_released_formulas_propose():
     """Uniform candidates, l = 1, noise 1e-8 squared, zero mean, EI of f* - mu with the variance as sigma,
     f* the best reward seen, the five largest; d = 4, where l = 1 still correlates points."""
-    config = compose_config(["preset=released", "embedding.dim=4"])
+    config = compose_config(["preset=released", "d=4"])
     optimiser = build_method(config).optimiser
     draw = generator_for(0, "data")
     U = torch.randn(1, 10, 4, dtype=torch.float64, generator=draw)

@@ -17,9 +17,7 @@ MODELS = SecondModels()
 
 
 def solved(*words):
-    config = compose_config(
-        ["engine=fake", "method=best_of_n", "method.samples=2", "max_new_tokens=30", *words]
-    )
+    config = compose_config(["engine=fake", "method=best_of_n", "k=2", "max_new_tokens=30", *words])
     context = build_context(config, build_engine(config), models=MODELS)
     return context, {p.id: r for p, r in drive(PROBLEMS, build_method(config), context)}
 

@@ -39,9 +39,7 @@ def kill_at(place, number):
 
 
 def main(folder, options, count=8, fresh=False):
-    config = compose_config(
-        ["engine=fake", "max_new_tokens=30", "search.stopping.rule=improvement", *options]
-    )
+    config = compose_config(["engine=fake", "max_new_tokens=30", "stopping=improvement", *options])
     method, context = build_method(config), build_context(config, build_engine(config))
     run(problems(count), Local(method, context, 4), folder, plain(config), fresh=fresh, progress=False)
 

@@ -52,8 +52,8 @@ def test_a_missing_ray_names_the_extra(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("127.0.0.1:1", "expected a Ray cluster at ray.address=127.0.0.1:1, found none; start one"),
-        ("ray://127.0.0.1:10001", "expected ray.address to be local, auto or HOST:PORT"),
+        ("127.0.0.1:1", "expected a Ray cluster at launcher.address=127.0.0.1:1, found none; start one"),
+        ("ray://127.0.0.1:10001", "expected launcher.address to be local, auto or HOST:PORT"),
     ],
 )
 def test_no_cluster_at_the_address(address, message):

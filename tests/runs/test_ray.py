@@ -79,7 +79,13 @@ def test_a_killed_worker_changes_nothing(address, whole, tmp_path):
 
 def test_a_killed_driver_is_continued_without_ray(address, tmp_path):
     options = [*OPTIONS, "limit=60", "progress=false"]
-    on_ray = ["launcher=ray", f"ray.address={address}", "ray.workers=2", "ray.cpus=0.5", "max_live=2"]
+    on_ray = [
+        "launcher=ray",
+        f"launcher.address={address}",
+        "launcher.workers=2",
+        "launcher.cpus=0.5",
+        "max_live=2",
+    ]
     command = [sys.executable, "-m", "soft_reasoning.run", *options, *on_ray]
     process = subprocess.Popen([*command, f"hydra.run.dir={tmp_path / 'run'}"], cwd=ROOT)
     samples = tmp_path / "run" / "samples.jsonl"

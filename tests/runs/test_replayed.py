@@ -102,13 +102,13 @@ def test_two_processes_share_a_store(whole, tmp_path, generated):
     assert tokens["replayed"] == tokens["generated"] > 0
 
 
-SAMPLED = ("method=verified_sampling", "search.stopping.rule=none", "search.rounds=2", "preset=default")
+SAMPLED = ("method=verified_sampling", "stopping=none", "rounds=2", "preset=default")
 CHANGES = {
     "the same": ((), ()),
     "final": (("final=vote",), ()),
     "reward": (("reward.coherence_weight=0.1",), ()),
-    "stopping": (("search.stopping.rule=unanimous",), ()),
-    "fewer rounds": (("search.rounds=1",), ()),
+    "stopping": (("stopping=unanimous",), ()),
+    "fewer rounds": (("rounds=1",), ()),
     "verifier": (("verifier=none",), ()),
     "another verifier": (("verifier=probability",), ("verifier",)),
 }

@@ -20,7 +20,7 @@ from soft_reasoning.types import Problem
 
 LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
 # The fake engine never agrees with itself; under this rule its searches end after different rounds.
-RULE = "search.stopping.rule=improvement"
+RULE = "stopping=improvement"
 OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei", RULE, "model.sigma=2"]
 
 
@@ -54,7 +54,7 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
 def stored(folder, config, results, *, overrides=(), **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
-    with Store(folder, config, overrides=overrides) as store:
+    with Store(folder, config, words=overrides) as store:
         for problem, result in results:
             record = to_record(problem, result, Grader())
             store.append(record)

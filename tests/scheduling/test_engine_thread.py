@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         engine.began.wait(20)
         signal.pthread_kill(main, signal.SIGINT)
 
-    monkeypatch.setattr("soft_reasoning.configuration.calls.check_problems", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
@@ -159,7 +159,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
 
 
 def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.configuration.calls.check_problems", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
     engine.go.set()
     reasoner = reasoner_on(engine, monkeypatch)
     reasoner.solve({"question": "?", "id": 1})

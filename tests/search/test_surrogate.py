@@ -125,7 +125,7 @@ def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
             "rate: 1}",
             "surrogate.fit=map",
         ],
-        ["surrogate=map_ard", "embedding.dim=4", "method.scope=2"],
+        ["surrogate=map_ard", "d=4", "method.scope=2"],
         ["surrogate.mean._target_=gpytorch.means.ConstantMean", "surrogate.fit=map"],
     ],
     ids=lambda overrides: overrides[0].rpartition("=")[2],

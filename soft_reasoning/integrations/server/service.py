@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.conf_dir import choices
+from soft_reasoning.configuration.compose import choices
 from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.integrations.server.errors import ApiError

@@ -13,7 +13,26 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Settings(BaseModel):
-    """The group ``server`` of the configuration; ``conf/server/default.yaml`` explains each key."""
+    """The group ``server`` of the configuration.
+
+    Attributes:
+        host: The address to listen at; 0.0.0.0 is every network.
+        port: 0 is a free port.
+        api_key: The key that clients must send; None is any.
+        model_name: The model's name for clients; None is the last part of its path.
+        unknown_fields: Whether fields of a request without effect here are refused or ignored.
+        allowed_hosts: Accepted Host headers; None is this machine's on a local address, else any.
+        allowed_origins: Pages that may send requests; "*" is any.
+        max_body_bytes: Size of a request.
+        max_tokens: Generated tokens of a request in total; None is the configured max_tokens.
+        max_seconds: Seconds of a request, including its wait.
+        max_n: Choices of a request, and prompts of a completion.
+        max_k: Candidates of a round that a request may ask for.
+        max_rounds: Rounds that a request may ask for.
+        max_connections: Open connections.
+        drain_seconds: Time for unfinished work after Ctrl-C or SIGTERM.
+        keep_alive_seconds: Time between comments in a waiting stream.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 

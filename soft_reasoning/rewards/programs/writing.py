@@ -18,6 +18,7 @@ from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     GREEDY,
+    MAX_NEW_TOKENS,
     Candidate,
     Completion,
     Generate,
@@ -93,7 +94,7 @@ class Programs:
     temperature: float = 0.8
     top_k: int = 50
     top_p: float = 1.0
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
     model: str | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)
 

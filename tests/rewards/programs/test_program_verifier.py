@@ -28,7 +28,8 @@ CANDIDATES = [
     Candidate("?", None, 0),
     Candidate("11", "11.0", 0),
 ]
-BEST = ["method=best_of_n", "verifier=program", "method.samples=3"]
+BEST = ["method=best_of_n", "verifier=program", "k=3"]
+ONCE = ["method=verified_sampling", "rounds=0", "verifier=program", "k=3"]
 
 
 def judge(programs, candidates=CANDIDATES, earlier=(), **options):
@@ -117,7 +118,7 @@ def test_bad_values_are_one_line(options):
 def test_programs_vote_like_fresh_solutions():
     """Three candidates of one answer weigh 3, the verifier's answers together its weight."""
     engine = Programmer([RIGHT], answers=["11"])
-    votes = [*BEST, "final=vote"]
+    votes = [*ONCE, "final=vote"]
     assert solved(engine, *votes).answer == "11"
     assert solved(Programmer([RIGHT], answers=["11"]), *votes, "final.verifier_weight=4").answer == "15"
     split = solved(Programmer([RIGHT], answers=["11", "12", "15"]), *votes)
@@ -133,8 +134,8 @@ def test_the_best_candidate_is_the_one_that_programs_agree_with():
 
 def test_rounds_reuse_the_programs():
     engine = Programmer([WRONG], answers=["15", "16", "17"])
-    options = ["method=verified_sampling", "verifier=program", "search.candidates=2", "search.rounds=2"]
-    result = solved(engine, *options, "search.stopping.rule=none")
+    options = ["method=verified_sampling", "verifier=program", "k=2", "rounds=2"]
+    result = solved(engine, *options, "stopping=none")
     assert len(result.candidates) == 6 and len(engine.asked) == 4
     assert [len(entry["verifier"]["answers"]) for entry in result.trace] == [4, 0, 0]
 
@@ -145,7 +146,8 @@ def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(p
     monkeypatch.setattr(api, "build_engine", None)
     expected = "programs: expected questions that a program can compute, got a p"
     for option, name in (("verifier", "program"), ("method", "program"), ("method", "mixed_consistency")):
-        config = compose_config([f"prompt={prompt}", f"{option}={name}"])
+        searched = ["method=soft_reasoning"] if option == "verifier" else []
+        config = compose_config([f"prompt={prompt}", f"{option}={name}", *searched])
         with pytest.raises(UserError, match=expected):
             local.LocalLauncher().start(config, [PROBLEM])
         with pytest.raises(UserError, match=expected):

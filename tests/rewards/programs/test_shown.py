@@ -11,7 +11,8 @@ from soft_reasoning.runs.records import read_answers, to_record
 from soft_reasoning.solution import Solution
 from tests.rewards.programs.programming import BROKEN, PROBLEM, RIGHT, Programmer, solved
 
-BEST = ["method=best_of_n", "verifier=program", "method.samples=2", "verifier.samples=2"]
+BEST = ["method=best_of_n", "verifier=program", "k=2", "verifier.samples=2"]
+ONCE = ["method=verified_sampling", "rounds=0", *BEST[1:]]
 
 
 def shown(*options, answers=("11", "15")):
@@ -36,12 +37,12 @@ def test_a_verifier_s_programs_are_explained_and_stored():
 
 
 def test_a_program_that_answers_alone_is_the_text():
-    solution, _ = shown(*BEST, "final=vote", "final.verifier_weight=9", answers=("11", "12"))
+    solution, _ = shown(*ONCE, "final=vote", "final.verifier_weight=9", answers=("11", "12"))
     assert solution.answer == "15" and solution.text.startswith("```python\ndef solution():")
 
 
 def test_records_of_programs_are_graded_and_read_again():
-    for options in (["method=program_consistency", "method.samples=2"], ["method=mixed_consistency"], BEST):
+    for options in (["method=program_consistency", "k=2"], ["method=mixed_consistency"], BEST):
         _, record = shown(*options)
         assert grade(record, Grader()).problem["correct"] is True
         for grader in (Grader(), Grader(extraction="strict")):

@@ -1,0 +1,396 @@
+"""The choices of each group of the configuration, made from the signatures of the classes that they name.
+
+A class's signature holds the defaults of its options, and its docstring their meaning. Here each choice gets
+its name, and the values that differ from the signature. A value ``${...}`` refers to another key. ``conf/``
+holds the rest: models, data sets, wording, experiments and presets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra_zen import builds, to_yaml
+from omegaconf import DictConfig, OmegaConf
+
+from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
+from soft_reasoning.methods.cot import ChainOfThought
+from soft_reasoning.methods.cot_decoding import CotDecoding
+from soft_reasoning.methods.mixed_consistency import MixedConsistency
+from soft_reasoning.methods.prefix_scorer import PrefixScorer
+from soft_reasoning.methods.program_consistency import ProgramConsistency
+from soft_reasoning.methods.random_soft_prompts import RandomSoftPrompts
+from soft_reasoning.methods.rap import ReasoningViaPlanning
+from soft_reasoning.methods.self_consistency import SelfConsistency
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.methods.verified_sampling import VerifiedSampling
+from soft_reasoning.methods.verifier_only import VerifierOnly
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.judgement import NamedChoice
+from soft_reasoning.rewards.presentation import OneByOne, WithoutCandidates
+from soft_reasoning.rewards.programs import ProgramVerifier
+from soft_reasoning.rewards.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
+from soft_reasoning.rewards.verifiers import ModelVerifier, NoVerifier, Oracle
+from soft_reasoning.search import (
+    BayesianOptimiser,
+    GaussianEmbedding,
+    RandomOptimiser,
+    Stopping,
+    Surrogate,
+    TokenSimplexEmbedding,
+)
+from soft_reasoning.search.batch import KrigingBeliever, TopK
+from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, UniformCandidates
+from soft_reasoning.types import Sampling, UserError
+
+Target = Callable[..., Any] | str
+"""A class, or the dotted name of one, whose options are then given in full."""
+
+PARTS = (
+    *("method", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch"),
+    *("stopping", "verifier", "reward", "final", "decoding"),
+)
+"""The groups whose choices are a method or parts of one."""
+
+SHORT = ("k", "d", "delta", "rounds", "temperature", "placement")
+"""The keys at the top of the configuration to which options of a method or its parts refer."""
+
+
+def part(target: Target, /, partial: bool = False, **values: Any) -> dict[str, Any]:
+    """Return the configuration of ``target``: all options of its signature, under ``values``."""
+    node: dict[str, Any] = {"_target_": target} | ({"_partial_": True} if partial else {})
+    if not isinstance(target, str):
+        texts: dict[str, Any] = {name: value for name, value in values.items() if isinstance(value, str)}
+        made = builds(target, populate_full_signature=True, **texts)
+        node = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(to_yaml(made))))
+    node |= values
+    _share_limit(node)
+    return node
+
+
+def _share_limit(node: dict[str, Any]) -> None:
+    """Let the option ``max_new_tokens`` of every part, and of the parts inside, refer to the run's."""
+    for name, value in node.items():
+        if name == "max_new_tokens":
+            node[name] = "${max_new_tokens}"
+        elif isinstance(value, dict):
+            _share_limit(cast(dict[str, Any], value))
+
+
+def choice(
+    group: str,
+    name: str,
+    target: Target,
+    /,
+    *,
+    short: Mapping[str, str] | None = None,
+    override: Mapping[str, str] | None = None,
+    top: Mapping[str, Any] | None = None,
+    partial: bool = False,
+    **values: Any,
+) -> None:
+    """Register a choice.
+
+    Args:
+        group: Its group.
+        name: Its name.
+        target: The class that it names.
+        short: Keys of ``SHORT`` with the option that each stands for.
+        override: Choices of other groups that it makes the default.
+        top: Further values at the top of the configuration.
+        partial: Whether the class is called later, with more arguments.
+        values: Options that differ from the signature, or refer to other keys.
+    """
+    node = part(target, partial, **values)
+    keys: dict[str, Any] = dict(top or {})
+    for key, option in (short or {}).items():
+        *path, last = option.split(".")
+        place = node
+        for step in path:
+            place = cast(dict[str, Any], place[step])
+        keys[key], place[last] = place[last], f"${{{key}}}"
+    content: dict[str, Any] = {**keys, group: node}
+    if override:
+        content["defaults"] = [*({f"override /{key}": value} for key, value in override.items()), "_self_"]
+    ConfigStore.instance().store(name, OmegaConf.create(content), group, package="_global_")
+
+
+@cache
+def register() -> None:
+    """Register all choices with Hydra, once per process."""
+    _parts()
+    _verifiers()
+    _methods()
+    _run()
+
+
+def _parts() -> None:
+    choice("embedding", "token_simplex", TokenSimplexEmbedding, short={"d": "dim"})
+    choice("embedding", "gaussian", GaussianEmbedding, short={"d": "dim"}, sigma="${model.sigma}")
+
+    choice(
+        "search",
+        "bayesian",
+        BayesianOptimiser,
+        surrogate="${surrogate}",
+        acquisition="${acquisition}",
+        candidate_points="${candidate_points}",
+        batch="${batch}",
+    )
+    choice("search", "random", RandomOptimiser)  # the control
+
+    kernel, mean = part("gpytorch.kernels.RBFKernel"), part("gpytorch.means.ZeroMean")
+    gp: dict[str, Any] = {"kernel": kernel, "mean": mean}  # any classes of GPyTorch
+    unit: dict[str, Any] = {**gp, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
+    choice("surrogate", "rbf", Surrogate, **gp)
+    choice("surrogate", "map", Surrogate, **gp, fit="map")  # fitted to each problem
+    ard: dict[str, Any] = {**gp, "kernel": {**kernel, "ard_num_dims": "${product:${d},${method.scope}}"}}
+    choice("surrogate", "map_ard", Surrogate, **ard, fit="map")  # a lengthscale for each dimension
+    choice("surrogate", "paper", Surrogate, **unit)  # sqrt(d), at which the search can learn
+    choice(
+        "surrogate", "rbf_unit", Surrogate, **unit, scaling="absolute"
+    )  # 1 at any d, as in the public code
+    unit["noise"] = 1e-16
+    choice("surrogate", "released", Surrogate, **unit, scaling="absolute")
+
+    ours, delta = "soft_reasoning.search.acquisition.", {"delta": "delta"}
+    adaptive: dict[str, Any] = {"partial": True, "short": delta, "delta": 0.1}
+    choice("acquisition", "adaptive_ei", f"{ours}NoiseAdaptiveExpectedImprovement", **adaptive)
+    choice("acquisition", "printed_adaptive_ei", f"{ours}PrintedAdaptiveEI", **adaptive)
+    choice("acquisition", "released", f"{ours}ReleasedEI", partial=True)  # the public code's
+    botorch = "botorch.acquisition."
+    choice("acquisition", "ei", f"{botorch}ExpectedImprovement", partial=True)
+    choice("acquisition", "log_ei", f"{botorch}LogExpectedImprovement", partial=True)
+    choice("acquisition", "pi", f"{botorch}analytic.LogProbabilityOfImprovement", partial=True)
+    choice("acquisition", "ucb", f"{botorch}UpperConfidenceBound", partial=True, beta=2.0)
+
+    choice("candidate_points", "local", LocalCandidates)
+    choice("candidate_points", "normal", NormalCandidates)  # the paper
+    choice("candidate_points", "uniform", UniformCandidates)  # the public code
+
+    choice("batch", "kriging_believer", KrigingBeliever)
+    choice("batch", "top_k", TopK)  # the paper
+
+    for rule in ("settled", "agreement", "sure", "unanimous", "improvement", "difference", "none"):
+        choice("stopping", rule, Stopping, short={"rounds": "rounds"}, rule=rule)
+
+    choice("reward", "default", Reward)
+
+    for rule in ("reward_vote", "weighted_vote", "vote", "borda", "best_reward", "verifier"):
+        choice("final", rule, FinalAnswer, rule=rule)
+    choice("final", "released", ReleasedVote)
+
+    warm: dict[str, Any] = {"short": {"temperature": "temperature"}}
+    choice("decoding", "sampled", Sampling, **warm, temperature="${model.temperature}", top_k=50)
+    choice("decoding", "greedy", Sampling, **warm)  # the paper: the answer is a function of the soft token
+
+
+def _verifiers() -> None:
+    alone: dict[str, Any] = {"presentation": part(OneByOne)}
+    named = part(NamedChoice)
+    first = "${oc.select:prompt.wording.reviews.multi_judge.first,1}"  # its number in the prompt
+    choice("verifier", "program", ProgramVerifier)
+    choice("verifier", "multi_generate", ModelVerifier)  # the paper
+    choice("verifier", "single_generate", ModelVerifier, name="single_generate", **alone)
+    choice("verifier", "multi_judge", ModelVerifier, name="multi_judge", judgement={**named, "first": first})
+    judge: dict[str, Any] = {**alone, "name": "single_judge", "judgement": named}
+    choice("verifier", "single_judge", ModelVerifier, **judge, confidence="sequence_prob")
+    choice("verifier", "probability", ModelVerifier, **judge, confidence="verdict_prob")
+    choice(
+        "verifier", "fresh", ModelVerifier, name="fresh", presentation=part(WithoutCandidates)
+    )  # a control
+    released: dict[str, Any] = {"presentation": part(WithAnalyses), "judgement": part(ReleasedSolution)}
+    choice("verifier", "released", ModelVerifier, **released)
+    choice("verifier", "none", NoVerifier)
+    # A perfect judge is not to be outvoted.
+    choice("verifier", "oracle", Oracle, override={"final": "reward_vote"})
+
+
+def _methods() -> None:
+    parts: dict[str, Any] = {
+        name: f"${{{name}}}" for name in ("decoding", "stopping", "verifier", "reward", "final")
+    }
+    search: dict[str, Any] = {**parts, "embedding": "${embedding}", "optimiser": "${search}"}
+    searched: dict[str, Any] = {"short": {"k": "k", "placement": "placement"}, **search}
+    choice("method", "soft_reasoning", SoftReasoning, **searched)
+    choice(
+        "method",
+        "random_embedding",  # the control
+        SoftReasoning,
+        override={"search": "random"},
+        name="random_embedding",
+        **searched,
+    )
+    k: dict[str, Any] = {"short": {"k": "samples"}}
+    choice("method", "verified_sampling", VerifiedSampling, **k, **parts)
+    once: dict[str, Any] = {
+        "stopping": part(Stopping, rounds=0, rule="none"),
+        "final": part(FinalAnswer, rule="best_reward"),
+    }
+    choice("method", "best_of_n", VerifiedSampling, **k, **{**parts, **once}, name="best_of_n")
+    choice("method", "verifier_only", VerifierOnly, verifier=part(ModelVerifier))
+
+    choice("method", "cot", ChainOfThought)
+    sampled: dict[str, Any] = {"short": {"k": "samples", "temperature": "temperature"}}
+    choice("method", "self_consistency", SelfConsistency, **sampled)
+    fire: dict[str, Any] = {"name": "fire", "first_temperature": 30.0, "first_top_k": 50}
+    choice("method", "fire", SelfConsistency, **sampled, **fire)
+    temperatures: dict[str, Any] = {"name": "several_temperatures", "temperatures": [0.4, 0.6, 0.8, 1.0, 1.2]}
+    choice("method", "several_temperatures", SelfConsistency, **k, samples=20, **temperatures)
+    choice("method", "random_soft_prompts", RandomSoftPrompts, **sampled)
+    paths: dict[str, Any] = {"short": {"k": "paths", "temperature": "temperature"}}
+    choice("method", "cot_decoding", CotDecoding, **paths)
+    original: dict[str, Any] = {
+        "continuation": "greedy",
+        "aggregate": "delta_sum",
+        "name": "cot_decoding_original",
+    }
+    choice("method", "cot_decoding_original", CotDecoding, **paths, paths=10, **original)
+    choice("method", "prefix_scorer", PrefixScorer, short={"k": "candidates", "temperature": "temperature"})
+    shots = "${oc.select:dataset.shots,0}"
+    choice("method", "rap", ReasoningViaPlanning, short={"temperature": "temperature"}, shots=shots)
+
+    choice("method", "program_consistency", ProgramConsistency, **sampled)
+    choice("method", "program", ProgramConsistency, **sampled, samples=1, name="program")
+    choice("method", "mixed_consistency", MixedConsistency, **sampled)
+
+    _votes("adaptive_consistency", samples=1, rounds=39, rule="settled", confidence=0.95)
+    _votes("early_stopping_consistency", samples=5, rounds=7, rule="unanimous")
+    deepconf: dict[str, Any] = {"coherence": "group_confidence", "final": "weighted_vote", "keep": 0.1}
+    _votes("deepconf", samples=20, rounds=0, rule="none", **deepconf)
+    _votes("self_certainty", samples=20, rounds=0, rule="none", coherence="self_certainty", final="borda")
+
+
+def _votes(
+    name: str,
+    samples: int,
+    rounds: int,
+    rule: str,
+    confidence: float = 0.85,
+    coherence: str = "mean_prob",
+    final: str = "vote",
+    keep: float = 1.0,
+) -> None:
+    """Register a self-consistency of samples alone: when it ends, and how the samples vote.
+
+    Adaptive-Consistency (arXiv 2305.11860), Early-Stopping Self-Consistency (arXiv 2401.10480), DeepConf
+    (arXiv 2508.15260; windows of 16 tokens, the paper's have 2048), self-certainty (arXiv 2502.18581). The
+    last two read the 20 likeliest tokens.
+    """
+    keys = {"k": "samples", "rounds": "stopping.rounds", "temperature": "decoding.temperature"}
+    choice(
+        "method",
+        name,
+        VerifiedSampling,
+        short=keys,
+        name=name,
+        samples=samples,
+        stopping=part(Stopping, rounds=rounds, rule=rule, confidence=confidence),
+        decoding=part(Sampling, temperature=0.8, top_k=50),
+        verifier=part(NoVerifier),
+        reward=part(Reward, coherence=coherence),
+        final=part(FinalAnswer, rule=final, keep=keep),
+    )
+
+
+def _run() -> None:
+    loaded = (
+        "path",
+        "revision",
+        "dtype",
+        "device_map",
+        "attn_implementation",
+        "quantization",
+        "trust_remote_code",
+    )
+    model: dict[str, Any] = {name: f"${{model.{name}}}" for name in loaded}
+    bounds: dict[str, Any] = dict.fromkeys(("device", "max_batch_tokens", "max_batch_rows", "threads"))
+    hf = "soft_reasoning.engines.huggingface.HuggingFaceEngine"
+    choice("engine", "hf", hf, **model, adapter="${model.adapter}", **bounds)
+    sizes: dict[str, Any] = {
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 1,
+        "gpu_memory_utilization": 0.9,
+    }
+    vllm = "soft_reasoning.engines.vllm.VLLMEngine"
+    choice("engine", "vllm", vllm, top={"max_live": 256}, **model, **sizes, max_model_len=None)
+    choice("engine", "fake", "soft_reasoning.engines.fake.FakeEngine")
+
+    choice("grader", "default", Grader)
+    choice("grader", "lm_eval_flexible", LmEvalGrader, filter="flexible-extract")
+    choice("grader", "lm_eval_strict", LmEvalGrader, filter="strict-match")
+    choice("grader", "math_verify", MathVerifyGrader)
+    choice("grader", "released", ReleasedGrader)
+
+    runs = "soft_reasoning.runs."
+    choice("launcher", "local", f"{runs}local.LocalLauncher")
+    choice("launcher", "ray", f"{runs}ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None)
+    ConfigStore.instance().store("none", DictConfig({"logging": None}), "logging", package="_global_")
+    choice("logging", "tensorboard", f"{runs}tracking.TensorBoard")
+    account: dict[str, Any] = {"project": "soft_reasoning", "entity": None, "mode": None, "tags": []}
+    choice("logging", "wandb", f"{runs}tracking.WeightsAndBiases", **account)
+    choice("logging", "mlflow", f"{runs}tracking.MLflow", uri=None, experiment="soft_reasoning")
+
+
+def conf_dir() -> str:
+    """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return str(folder)
+    raise UserError(
+        f"expected the configuration in {package / 'conf'}, found none; install the package again"
+    )
+
+
+def known_keys() -> set[str]:
+    """Return the keys allowed at the top of a configuration, with the groups of every --config-dir."""
+    register()
+    conf = Path(conf_dir())
+    groups = [folder.name for folder in conf.iterdir() if folder.is_dir()]
+    if GlobalHydra.instance().is_initialized():
+        groups += GlobalHydra.instance().config_loader().list_groups("")
+    nodes = ConfigStore.instance().repo
+    ours = [group for group, node in nodes.items() if isinstance(node, dict) and group != "hydra"]
+    keys = [key for group in ours for node in registered(group).values() for key in node]
+    top = map(str, OmegaConf.load(conf / "config.yaml"))
+    return {*groups, *ours, *keys, *top} - {"defaults", "hydra"}
+
+
+def registered(group: str) -> dict[str, dict[str, Any]]:
+    """Return the registered choices of ``group`` by name: what each adds to the top of the configuration."""
+    register()
+    nodes = cast(dict[str, Any], ConfigStore.instance().repo.get(group, {}))
+    return {
+        file.removesuffix(".yaml"): cast(dict[str, Any], OmegaConf.to_container(entry.node))
+        for file, entry in nodes.items()
+    }
+
+
+def owners(name: str) -> dict[str, list[str]]:
+    """Return the full keys of the options whose last part is ``name``, each with the choices that have it.
+
+    A choice is ``acquisition=ucb``.
+    """
+    found: dict[str, list[str]] = {}
+    for group in (*PARTS, "engine", "grader", "launcher", "logging"):
+        for chosen, node in registered(group).items():
+            for key in _keys(node):
+                if key.rpartition(".")[2] == name:
+                    found.setdefault(key, []).append(f"{group}={chosen}")
+    return found
+
+
+def _keys(node: Any, prefix: str = "") -> list[str]:
+    if not isinstance(node, dict):
+        return [prefix]
+    values = cast(dict[str, Any], node)
+    inner = [
+        (name, value) for name, value in values.items() if not name.startswith("_") and name != "defaults"
+    ]
+    return [key for name, value in inner for key in _keys(value, f"{prefix}.{name}".lstrip("."))]

@@ -1,0 +1,177 @@
+"""What a reasoner's calls are solved with: the method and the context for the options of a call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.checks import choice
+from soft_reasoning.configuration.build import (
+    SecondModels,
+    build_context,
+    build_dataset,
+    build_method,
+    check_fits,
+    check_wording,
+    writes_programs,
+)
+from soft_reasoning.configuration.compose import (
+    PromptLike,
+    check_prompt,
+    choices,
+    compose_config,
+    is_file_name,
+    prompt_for,
+    prompt_settings,
+    quoted,
+)
+from soft_reasoning.configuration.errors import NoSuchOption
+from soft_reasoning.configuration.options import Options, check_overrides, checked, named, replaced
+from soft_reasoning.data.demo import is_bundled
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method
+from soft_reasoning.types import UserError
+
+
+class Setup:
+    """The configuration of a reasoner, and those of calls that name other choices, each composed once.
+
+    Args:
+        model: The model's name in conf/model or on the hub, or its folder.
+        prompt: A shipped prompt's name or a custom prompt; None chooses by the model and ``answer_type``.
+        answer_type: The type of answers; None uses the prompt's.
+        overrides: The user's words of the configuration.
+        options: The default options, which those of a call replace.
+        settings: Configuration values that no word can hold.
+
+    Attributes:
+        config: The configuration under the default options.
+        answer_type: The type of answers.
+        engine: The loaded engine, which its owner sets.
+        models: Further models, such as judges.
+
+    Raises:
+        UserError: In one line.
+    """
+
+    engine: Engine
+
+    def __init__(
+        self,
+        model: str,
+        prompt: PromptLike | None,
+        answer_type: str | None,
+        overrides: Sequence[str],
+        options: Options,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if answer_type is not None:
+            choice("answer_type", answer_type, ANSWER_TYPES)
+        overrides, bundled = check_overrides(overrides), is_bundled(model)
+        self.model, self._type, self._options = model, answer_type, options
+        self._settings: Mapping[str, Any] = settings or {}
+        self._wording: Mapping[str, Any] | None = None
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, Method]] = {}
+        self._composing = threading.Lock()
+        self.models = SecondModels()
+        words = [*_model_words(model), f"seed={options.get('seed', 0)}", *overrides]
+        if prompt is None:
+            chosen = [] if bundled else [f"prompt={prompt_for(answer_type or 'open')}"]
+        elif isinstance(prompt, str) and not is_file_name(prompt):
+            chosen = [f"prompt={prompt}"]
+        else:
+            chosen, self._wording = ["prompt=file"], prompt_settings(prompt)
+        if chosen == ["prompt=any"] and answer_type in (None, "open"):
+            chosen.append("prompt.answer_type=open")
+        self._words = [*chosen, *words]
+        self.config, method = self._method(options)
+        if prompt is None and answer_type is None and not bundled and writes_programs(method):
+            self._words = [f"prompt={prompt_for('number')}", *words]  # programs compute numbers
+            self._composed.clear()
+            self.config, method = self._method(options)
+        check_wording(self.config, method)
+        self.answer_type: str = self._type or _prompted(self.config)
+        self._exemplars = build_dataset(self.config).exemplars()
+
+    def solving(self, changes: Mapping[str, Any]) -> tuple[Method, Context]:
+        """Return the method and the context of a call with the options ``changes``.
+
+        With another method, default options are dropped that belong to the default method.
+
+        Raises:
+            UserError: In one line, for options that do not exist or do not fit.
+        """
+        changes, defaults = dict(checked(changes, "solve")), dict(self._options)
+        if changes.get("method", defaults.get("method")) != defaults.get("method"):
+            kept = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
+            defaults = {key: value for key, value in defaults.items() if key in kept}
+        options: Mapping[str, Any] = {**defaults, **changes}
+        config, method = self._method(options)
+        check_wording(config, method)
+        context = build_context(config, self.engine, self._exemplars, self.models, method=method)
+        limits = Limits(
+            options.get("max_tokens") or config.max_tokens, options.get("max_seconds") or config.max_seconds
+        )
+        seed = options.get("seed", context.seed)
+        judges = {name: replace(judge, seed=seed) for name, judge in context.judges.items()}
+        prompts = context.prompts.ending(
+            options.get("stop") or (), max_new_tokens=options.get("max_new_tokens")
+        )
+        context = replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges)
+        check_fits(method, context)
+        return method, context
+
+    def _method(self, options: Mapping[str, Any]) -> tuple[DictConfig, Method]:
+        """The configuration that ``options`` name, and the method under all of them.
+
+        Options of Soft Reasoning choose it where the default is another method and none is named.
+        """
+        words, chosen = named(options), options.get("method")
+        try:
+            config, method = self._built(tuple(words))
+            return config, replaced(method if isinstance(chosen, str | None) else chosen, options)
+        except NoSuchOption:
+            if chosen is not None:
+                raise
+            config, method = self._built(("method=soft_reasoning", *words))
+            return config, replaced(method, options)
+
+    def _built(self, words: tuple[str, ...]) -> tuple[DictConfig, Method]:
+        with self._composing:
+            if words not in self._composed:
+                config = self._compose(words)
+                self._composed[words] = config, build_method(config)
+            return self._composed[words]
+
+    def _compose(self, words: Sequence[str]) -> DictConfig:
+        config = compose_config([*self._words, *words])
+        for key, value in self._settings.items():
+            OmegaConf.update(config, key, value)
+        if self._wording is not None:
+            config.prompt = self._wording
+        check_prompt(config, "answer_type", self._type or _prompted(config))
+        if config.methods is not None:
+            raise UserError(
+                "overrides: expected one method, got a comparison; use method=NAME, or compare "
+                "with soft-reasoning compare"
+            )
+        return config
+
+
+def _model_words(model: str) -> list[str]:
+    """The words that name a model: a choice, a name on the hub, or a folder, perhaps the bundled one's."""
+    if model in choices("model"):
+        return [f"model={model}"]
+    return [f"model={'demo' if is_bundled(model) else 'custom'}", f"model.path={quoted(model)}"]
+
+
+def _prompted(config: DictConfig) -> str:
+    """The type of answers that the prompt asks for."""
+    types = [OmegaConf.select(config, f"prompt.{key}") for key in ("answer_type", "default_answer_type")]
+    return str(types[0] or types[1] or "number")
