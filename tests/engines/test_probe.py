@@ -118,11 +118,11 @@ def test_a_pass_in_float32_leaves_the_weights_as_they_are():
 @pytest.mark.parametrize("broken, kind", [(0, "sliding_attention"), (1, "full_attention")])
 def test_the_refusal_names_the_layer_that_differs(monkeypatch, caplog, dtype, broken, kind):
     """Its scores are twice as large as they should be."""
-    attend = attention.attend
+    attend = attention.Pass.attend
 
-    def wrong(current, layer, *arguments, scale, **options):
-        return attend(current, layer, *arguments, scale=(1 + (layer == broken)) * scale, **options)
+    def wrong(self, layer, *arguments, scale, **options):
+        return attend(self, layer, *arguments, scale=(1 + (layer == broken)) * scale, **options)
 
-    monkeypatch.setattr(attention, "attend", wrong)
+    monkeypatch.setattr(attention.Pass, "attend", wrong)
     HuggingFaceEngine.from_loaded(tiny("gemma3_text").to(dtype), FakeTokenizer())
     assert f"first in layer {broken} ({kind})" in caplog.text

@@ -94,12 +94,93 @@ class Pass:
         self.pool = pool
         self.written: tuple[Tensor, ...] = tuple(x.to(device, non_blocking=True) for x in written)
         padded = pad(positions, (0, 1))  # the last is the position of padding readers
-        self.positions: Tensor = padded.to(device, non_blocking=True)
+        self._positions = padded.to(device, non_blocking=True)
         self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
         self._biases: dict[int | None, list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1
 
-    def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def positions(self) -> Tensor:
+        """(N,) positions of the tokens, on the device."""
+        return self._positions[:-1]
+
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float = 1.0,
+        window: int | None = None,
+        softcap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """Attention of the tokens over their sequences' blocks.
+
+        In half precision scores, softmax and sums are float32 nonetheless: where keys have large biases, as
+        Qwen2's, scores are in the hundreds and their differences would be rounded away.
+
+        Args:
+            q: (N, Hq, d).
+            k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
+            scale: The factor of the scores.
+            window: How many positions a token sees, including its own; None for all.
+            softcap: Scores s become softcap * tanh(s / softcap).
+            sinks: (Hq,) logits that take weight and add no value.
+
+        Returns:
+            (N, Hq, dv).
+        """
+        # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
+        keys, values = self._write(layer, k, v)
+        if not _takes_half(q):  # queries are fewer than scores
+            q, scale = q.float() * scale, 1.0
+        heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
+        total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
+        rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
+        for chunk, biases in self._chunks_for(window):
+            out = torch.empty(
+                chunk.rows * heads, repeat * values.shape[3], dtype=torch.float32, device=q.device
+            )
+            lse = torch.empty(chunk.rows * heads, repeat, dtype=torch.float32, device=q.device)
+            end = 0
+            for tiles, bias in zip(chunk.tiles, biases, strict=True):
+                picked = rows.index_select(0, tiles.queries(heads))
+                begin, end = end, end + len(picked)
+                k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
+                scores = _product(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles)
+                if scale != 1:
+                    scores.mul_(scale)
+                if softcap is not None:
+                    scores = scores.div_(softcap).tanh_().mul_(softcap)
+                if bias is not None:
+                    scores.view(len(bias), heads, bias.shape[2], -1, BLOCK).add_(bias)
+                weights = scores.softmax(-1)
+                # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
+                shape = scores.shape[:2]
+                torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
+                sums = out[begin:end].view(*shape, values.shape[3])
+                _product(weights, v_tiles, out=sums)
+            order = chunk.order(heads)
+            shape = len(chunk.tokens), heads * repeat
+            total.add(
+                chunk.tokens,
+                out.index_select(0, order).view(*shape, -1),
+                lse.index_select(0, order).view(shape),
+            )
+        if sinks is not None:
+            total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
+        return total.mean().to(v.dtype)
+
+    def advance(self) -> None:
+        """Move to the next position of every token, inside the same blocks."""
+        self._positions[:-1] += 1
+        self.written[1].add_(1)  # the blocks stay, so only offsets change
+        self._longest += 1
+        self._biases.clear()
+
+    def _write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write ``k`` (N, heads, d) and ``v`` (N, heads, dv); return the layer's keys and values."""
         block, offset = self.written
         keys, values = self.pool.layer(layer, k, v)
@@ -107,30 +188,23 @@ class Pass:
         values[block, :, offset] = v[: len(block)]
         return keys, values
 
-    def chunks(self, window: int | None) -> Iterable[tuple[Chunk, list[Tensor | None]]]:
+    def _chunks_for(self, window: int | None) -> Iterable[tuple[Chunk, list[Tensor | None]]]:
         """The chunks, and their tiles' biases, for all layers with this ``window``."""
         if window is not None and window >= self._longest:
             window = None
         if window not in self._chunks:
-            tokens = len(self.positions) - 1
-            self._chunks[window] = split_into_chunks(self._pieces(window), tokens, self.positions.device)
+            tokens = len(self._positions) - 1
+            self._chunks[window] = split_into_chunks(self._pieces(window), tokens, self._positions.device)
         if window not in self._biases:
             self._biases[window] = [
-                [tiles.bias(self.positions, window) for tiles in chunk.tiles]
+                [tiles.bias(self._positions, window) for tiles in chunk.tiles]
                 for chunk in self._chunks[window]
             ]
         return zip(self._chunks[window], self._biases[window], strict=True)
 
-    def advance(self) -> None:
-        """Move to the next position of every token, inside the same blocks."""
-        self.positions[:-1] += 1
-        self.written[1].add_(1)  # the blocks stay, so only offsets change
-        self._longest += 1
-        self._biases.clear()
 
-
-current_pass: ContextVar[Pass] = ContextVar("current_pass")
-"""The pass that the model computes; the model runner sets it around each forward pass."""
+current_pass: ContextVar[Any] = ContextVar("current_pass")
+"""The pass that the model computes, whose ``attend`` every layer calls; the model runner sets it."""
 
 
 def block_attention(
@@ -157,89 +231,12 @@ def block_attention(
         window = module.config.sliding_window
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    out = attend(
-        current_pass.get(),
-        module.layer_idx,
-        q,
-        k,
-        v,
-        scale=scale,
-        window=window,
-        softcap=softcap,
-        sinks=s_aux,
-    )
+    options = {"scale": scale, "window": window, "softcap": softcap, "sinks": s_aux}
+    out = current_pass.get().attend(module.layer_idx, q, k, v, **options)
     return out.unsqueeze(0), None
 
 
 AttentionInterface.register(NAME, block_attention)
-
-
-def attend(
-    current: Pass,
-    layer: int,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float = 1.0,
-    window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-) -> Tensor:
-    """Attention of the tokens of ``current`` over their sequences' blocks.
-
-    In half precision scores, softmax and sums are float32 nonetheless: where keys have large biases, as
-    Qwen2's, scores are in the hundreds and their differences would be rounded away.
-
-    Args:
-        q: (N, Hq, d).
-        k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
-        scale: The factor of the scores.
-        window: How many positions a token sees, including its own; None for all.
-        softcap: Scores s become softcap * tanh(s / softcap).
-        sinks: (Hq,) logits that take weight and add no value.
-
-    Returns:
-        (N, Hq, dv).
-    """
-    # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
-    keys, values = current.write(layer, k, v)
-    if not _takes_half(q):  # queries are fewer than scores
-        q, scale = q.float() * scale, 1.0
-    heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
-    total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
-    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
-    for chunk, biases in current.chunks(window):
-        out = torch.empty(chunk.rows * heads, repeat * values.shape[3], dtype=torch.float32, device=q.device)
-        lse = torch.empty(chunk.rows * heads, repeat, dtype=torch.float32, device=q.device)
-        end = 0
-        for tiles, bias in zip(chunk.tiles, biases, strict=True):
-            picked = rows.index_select(0, tiles.queries(heads))
-            begin, end = end, end + len(picked)
-            k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
-            scores = _product(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles)
-            if scale != 1:
-                scores.mul_(scale)
-            if softcap is not None:
-                scores = scores.div_(softcap).tanh_().mul_(softcap)
-            if bias is not None:
-                scores.view(len(bias), heads, bias.shape[2], -1, BLOCK).add_(bias)
-            weights = scores.softmax(-1)
-            # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
-            shape = scores.shape[:2]
-            torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
-            sums = out[begin:end].view(*shape, values.shape[3])
-            _product(weights, v_tiles, out=sums)
-        order = chunk.order(heads)
-        shape = len(chunk.tokens), heads * repeat
-        total.add(
-            chunk.tokens,
-            out.index_select(0, order).view(*shape, -1),
-            lse.index_select(0, order).view(shape),
-        )
-    if sinks is not None:
-        total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
-    return total.mean().to(v.dtype)
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from soft_reasoning.engines.devices import on_device
 from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, current_pass
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
+from soft_reasoning.engines.huggingface.decode_graphs import DecodeGraphs, DecodePass, fuse_norms
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.huggingface.tiles import Piece, height
 from soft_reasoning.engines.running import detached
@@ -106,13 +107,17 @@ class ModelRunner(Runner):
     """Runs a model whose attention is :mod:`soft_reasoning.engines.huggingface.attention`.
 
     It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
-    in progress, prompts and new tokens together.
+    in progress, prompts and new tokens together. With ``graphs`` decode steps are computed by
+    :class:`DecodeGraphs`, as far as its buffers hold them, and else by a :class:`Pass` like prompts.
     """
 
-    def __init__(self, model: Any, *, max_tokens: int) -> None:
+    def __init__(self, model: Any, *, max_tokens: int, graphs: bool = False) -> None:
         view = copy.deepcopy(model, {id(x): x for x in (*model.parameters(), *model.buffers())})
         view.set_attn_implementation(NAME)
         super().__init__(view)
+        if graphs:
+            fuse_norms(view)
+        self._graphs = DecodeGraphs(self._forward_ids, self.device) if graphs else None
         self._pool = KeyValuePool(0)
         self.resize(max_tokens)
 
@@ -120,7 +125,7 @@ class ModelRunner(Runner):
         """Drop all keys and values, and bound them by ``max_tokens`` positions from now on."""
         self.max_tokens = max_tokens
         cached = max(max_tokens // CACHE_SHARE, min(max_tokens, LEAST_CACHED))
-        self._pool = self._pool.resized(0)  # frees the memory
+        self._use(self._pool.resized(0))  # frees the memory
         self._reset(blocks_for(max_tokens), blocks_for(cached))
 
     def _reset(self, limit: int, cache_limit: int) -> None:
@@ -176,8 +181,13 @@ class ModelRunner(Runner):
     def decode(self, sequences: list[Sequence]) -> Tensor:
         """Compute the newest token of every sequence: (R, V) logits of the next token."""
         grown = [self.blocks.grow(sequence) for sequence in sequences]
+        self._prepare_pool()
+        if self._graphs is not None and (shape := self._graphs.shape(sequences)):
+            self._step = None
+            logits = self._graphs.step(sequences, shape)
+            self._count_bytes()
+            return logits
         if self._step is None or any(grown) or sequences != self._rows:
-            self._prepare_pool()
             self._rows = list(sequences)  # the caller's list may change
             self._step = self._decode_pass(self._rows)
         else:
@@ -185,33 +195,51 @@ class ModelRunner(Runner):
         return self._forward(self._step, self.embed_newest(sequences), None)[: len(sequences)]
 
     def _prepare_pool(self) -> None:
-        if self._pool.blocks != self.blocks.total:
-            self._pool = self._pool.resized(self.blocks.total)
+        if self._pool.blocks != self.blocks.total + 1:
+            self._use(self._pool.resized(self.blocks.total + 1))  # the last block is spare
+            self._pool.clear([self.blocks.total])
         if fresh := self.blocks.take_fresh():
             self._pool.clear(fresh)
+
+    def _use(self, pool: KeyValuePool) -> None:
+        self._pool = pool
+        if self._graphs is not None:
+            self._graphs.use(pool)
+
+    def _count_bytes(self) -> None:
+        """Keep ``peak_kv_bytes`` and ``position_bytes`` up to date."""
+        used = self.blocks.occupied * self._pool.block_bytes
+        self.peak_kv_bytes = max(self.peak_kv_bytes, used)
+        self.position_bytes = self._pool.block_bytes / BLOCK
+
+    def _forward_ids(self, current: DecodePass, ids: Tensor) -> Tensor:
+        """Logits (R, V) after the tokens ``ids`` (R,)."""
+        return self._logits(current, self.lookup(ids[None]))[0]
 
     def _forward(self, current: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
         """Logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
         options = {}
         if wanted is not None and "logits_to_keep" in self.accepts:
             options["logits_to_keep"] = wanted
-        token = current_pass.set(current)
-        try:
-            logits = self.model(
-                inputs_embeds=embeddings.unsqueeze(0),
-                position_ids=current.positions[:-1].unsqueeze(0),
-                use_cache=False,
-                return_dict=True,
-                **options,
-            ).logits[0]
-        finally:
-            current_pass.reset(token)
-        used = self.blocks.occupied * self._pool.block_bytes
-        self.peak_kv_bytes = max(self.peak_kv_bytes, used)
-        self.position_bytes = self._pool.block_bytes / BLOCK
+        logits = self._logits(current, embeddings.unsqueeze(0), **options)[0]
+        self._count_bytes()
         if wanted is not None and not options:
             logits = logits[wanted]
         return logits
+
+    def _logits(self, current: Pass | DecodePass, embeddings: Tensor, **options: Any) -> Tensor:
+        """Logits (1, N, V) after the packed ``embeddings`` (1, N, D)."""
+        token = current_pass.set(current)
+        try:
+            return self.model(
+                inputs_embeds=embeddings,
+                position_ids=current.positions.unsqueeze(0),
+                use_cache=False,
+                return_dict=True,
+                **options,
+            ).logits
+        finally:
+            current_pass.reset(token)
 
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""

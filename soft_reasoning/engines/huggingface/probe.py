@@ -33,6 +33,8 @@ MAX_TOKENS = 2 * ROWS * BLOCK
 LEAST_ROWS = (8, 16)
 """Paddings to try on the CPU in float32 until a row's bits do not depend on the other rows."""
 CROWD = (8, 16, 24, 32, 64)
+CAPTURES = {"cuda"}
+"""Kinds of devices on which decode steps are tried as graphs first."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
 WORSE = 3
@@ -46,9 +48,10 @@ LENGTH_DEPENDENT = {"dynamic", "longrope"}
 def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    Its ``max_tokens`` is small; ``resize`` sets it. A model that cannot read a block table causes a warning.
-    If a cache gives wrong logits once rows have left a batch, the model runs one row at a time. The runner's
-    ``batch_invariant`` is whether a row has the same bits alone as in a batch.
+    On a GPU it is tried with decode steps as CUDA graphs first, then without. Its ``max_tokens`` is small;
+    ``resize`` sets it. A model that cannot read a block table causes a warning. If a cache gives wrong logits
+    once rows have left a batch, the model runs one row at a time. The runner's ``batch_invariant`` is whether
+    a row has the same bits alone as in a batch.
 
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.
@@ -74,20 +77,22 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
     if not all(bool(text.own.isfinite().all()) for text in texts):
         raise UserError(not_finite(model.get_input_embeddings().weight.dtype))
-    problem = _no_block_table(model)
-    if not problem:
-        runner = ModelRunner(model, max_tokens=MAX_TOKENS)
+    name, problem = type(model).__name__, _no_block_table(model)
+    on_gpu = model.get_input_embeddings().weight.device.type in CAPTURES
+    for graphs in [] if problem else [True, False] if on_gpu else [False]:
+        runner = ModelRunner(model, max_tokens=MAX_TOKENS, graphs=graphs)
         problem = _problem(model, runner, texts)
         if not problem:
             return runner
+        if graphs:
+            log.warning("%s decodes without CUDA graphs, which takes longer: %s", name, _line(problem))
     plain = PlainRunner(model, max_tokens=MAX_TOKENS)
     if _problem(model, plain, texts):
         plain.serve_rows_alone()
         if differs := _problem(model, plain, texts):
             raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
         problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
-    name, reason = type(model).__name__, " ".join(problem.split())[:300]
-    log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, reason)
+    log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, _line(problem))
     return plain
 
 
@@ -312,5 +317,8 @@ def _no_block_table(model: Any) -> str:
 
 
 def _refusal(model: Any, reason: str) -> str:
-    name = type(model).__name__
-    return f"cannot serve {name}: {' '.join(reason.split())[:300]}; choose another decoder-only model"
+    return f"cannot serve {type(model).__name__}: {_line(reason)}; choose another decoder-only model"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]
