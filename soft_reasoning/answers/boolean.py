@@ -1,37 +1,69 @@
-"""Booleans: the verdict of a statement, one of yes, no, true, false, correct and incorrect, or its denial.
+"""Booleans: the verdict of a statement, such as yes, no, true or incorrect, or its denial.
 
-A statement that holds two verdicts, doubts its verdict ("maybe", "it is not the case that") or concedes it
-("while it is true that") has none.
+A statement that holds two verdicts, doubts its verdict ("maybe", "rarely", "yes?") or concedes it ("while it
+is true that") has none.
 """
 
 from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.statement import DENIES, Reading
+from soft_reasoning.answers.statement import DENIES, Place, Reading
 
 _VERDICT = re.compile(
-    r"(?P<not>(?:\bnot|n['’]t)\s(?:hold\s)?)?"
-    r"\b(?:(?P<yes>yes|true|correct)|no(?=\s*(?:[.,;:!)\]}\"'–—-]|$))|false|incorrect)\b",
+    r"""(?P<not>(?:\b(?:not|cannot|never|hardly|scarcely|far\sfrom|anything\sbut|fail(?:s|ed)?\sto
+        |rather\sthan|instead\sof)|n['’]t)\s(?:(?:hold|be|being|really|actually|exactly)\s){0,2})?
+    \b(?:(?P<yes>yes|yep|yeah|yup|true|correct|accurate
+        |(?:(?<=is\s)|(?<=['’]s\s)|(?<=not\s))right(?=\W*$))
+      |no(?=\s*(?:[.,;:!)\]}"'–—-]|$)|\s(?:because|since)\b)|nope|nah|false|incorrect|untrue|inaccurate
+      |(?:(?<=is\s)|(?<=['’]s\s))(?:wrong|impossible)(?=\W*$))\b(?!\sto\b)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_EXCLAIMED = re.compile(
+    r"""\W*(?:(?P<yes>absolutely|definitely|certainly|of\scourse|sure(?:ly)?|exactly|affirmative
+        |(?:y|right)(?=\W*$)|indeed(?=\W*$|,\s(?:it|he|she|they|this|that)\s\w+\W*$))(?P<not>\snot)?
+      |not\sat\sall|not\sreally|probably\snot|by\sno\smeans|no\sway|never|impossible|negative
+      |(?:n|wrong)(?=\W*$))(?=\s*(?:[.,;!]|$))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""At the beginning of a statement or of the last sentence; before others it is a filler ("Sure! Let's")."""
+_WORD = re.compile(r"\w")
+_CONCEDES = re.compile(r"\W*(?:while|although|though)\b[^,]*,?", re.IGNORECASE)
+_BUT = re.compile(r"[,;]\s(?:but|yet|however)\b", re.IGNORECASE)
+_EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
+_DOUBTS = re.compile(
+    r"\b(?:may|might|could|rarely|seldom|barely|hardly|scarcely|unlikely|doubt\w*|nobody|no one"
+    r"|fails?|far from|anything but)\b",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"\w")
-_CONCEDES = re.compile(r"\b(?:while|although|though)\b", re.IGNORECASE)
-_EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
+_REJECTS = re.compile(
+    r"\b(?:(?:mistake|mistaken|error|wrong|incorrect|false) to|(?:nobody|no one) (?:would|could|can|should))"
+    r" \w+(?: that)?(?: \w+){0,4} $",
+    re.IGNORECASE,
+)
+"""Before a verdict that is rejected as a whole: "it is a mistake to say that it is true"."""
 
 
-def read(statement: str, question: str = "") -> Reading | None:
+def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
     """The verdict that a statement gives; None if it holds none, without an answer if it is ambiguous."""
+    if place != "earlier" and (said := _EXCLAIMED.match(statement)):
+        return Reading(str(bool(said["yes"] and not said["not"])), 0, said.end())
     verdicts = [
         Reading(str(bool(match["yes"]) != bool(match["not"])), *match.span())
         for match in _VERDICT.finditer(statement)
     ]
     if not verdicts:
         return None
-    first = verdicts[0]
-    if not _WORD.search(statement[: first.start]) and not _EITHER.match(statement, first.end):
-        return first
-    agreed = len({verdict.answer for verdict in verdicts}) == 1
-    before = statement[: first.start]
-    doubted = DENIES.search(before) or _CONCEDES.search(before) or statement.rstrip().endswith("?")
-    return first if agreed and not doubted else Reading(None)
+    conceded = _CONCEDES.match(statement)
+    begin = max([conceded.end() if conceded else 0, *(match.end() for match in _BUT.finditer(statement))])
+    main = [verdict for verdict in verdicts if verdict.start >= begin]
+    if not main or statement.rstrip().endswith("?"):
+        return Reading(None)
+    first, before = main[0], statement[begin : main[0].start]
+    agreed = len({verdict.answer for verdict in main}) == 1
+    if not _WORD.search(before) and not _EITHER.match(statement, first.end):
+        beside = len(main) > 1 and not agreed and not _WORD.search(statement, first.end, main[1].start)
+        return Reading(None) if beside else first
+    if _REJECTS.search(before):
+        return first._replace(answer=str(first.answer == "False")) if len(main) == 1 else Reading(None)
+    return first if agreed and not DENIES.search(before) and not _DOUBTS.search(before) else Reading(None)

@@ -1,32 +1,78 @@
 """Choices: the letter of an option.
 
-A letter counts where it names an option: at the beginning of a statement, in brackets, after "option" or
-"is". It must be offered, and no other option's text may follow it. Without a letter the text of an option
-gives its letter; so it does in the last sentence alone where nothing marks the answer. A statement that
-denies ("not B") or names two has none. Options that the text only lists again are not read.
+A letter counts where it names an option: at the beginning of a statement, in brackets, after "option", "is" and
+the like. It must be offered, and no other option's text may follow it. Without a letter the text of an option
+gives its letter; so it does in the last sentence alone where nothing marks the answer. An option that its clause
+denies ("not B", "C is impossible") does not count; two that do are none. "Both A and B" is one option where the
+question lists it. Options that the text only lists again are not read.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
-from soft_reasoning.answers.statement import DENIES, Reading
+from soft_reasoning.answers.statement import Place, Reading
 from soft_reasoning.answers.text import folded
 
 _OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
-_NAMED = re.compile(
-    r"""(?:^\W*(?:\\text\w*\{)?|\((?=[A-Z]\))|(?i:\b(?:option|choice|letter|answer|is|be)\b)[\s:*("']{1,4}
-      |(?<=[A-Z])\)?(?:,?\s(?:and|or)\s|,\s|\s?[&/]\s?)\(?)
-    (?P<letter>[A-Z]|[a-z](?=\)|\W*$))
-    (?!\w|['’]\w|\s?[=+*/^<>_\\]|(?<=[AI])\s(?!(?:is|as|because|since|and|or)\b)[a-z])""",
+_ALONE = (
+    r"(?!\w|['’]\w|\s?[=+*^<_\\]|\s?/(?!\s?[A-Z]\b)|-\w|(?<=[AI])\s"
+    r"(?!(?:is|as|because|since|and|or|nor|but|rather|was|cannot|looks|seems|makes|fits|to)\b)[a-z])"
+)
+"""After a letter that is no part of a word or a formula; A and I are words as well."""
+_LETTER = re.compile(
+    rf"""(?:(?P<named>^\W*(?:\\text\w*\{{)?|\b(?i:option|choice|letter|answer|is|be)[\s:*("'\[]{{1,4}})
+      |[:;(\[{{>→,.!?]\s?|(?<!\w)["'“*]|\s[-–—]\s|\\text\w*\{{|(?<=[A-Z])\s?[&/]\s?\(?
+      |\b(?i:it['’]s|only|pick|choose|chose|select|take|say|matches|with|for|or|and|nor|not|than|of|leaves?
+        |leaving|so|thus|therefore|hence|both|either|neither|between|eliminat\w+|out|exclud\w+|discard\w+
+        |reject\w+|but|then|on|to|as|that|because|since|while|although|believe|think|actually)[\s:*("'\[]{{1,4}})
+    (?P<letter>[A-Z]|(?(named)[a-z](?=\)|\W*$)|(?!))){_ALONE}""",
     re.VERBOSE,
+)
+"""A letter that stands where one can name an option."""
+_SINGLE = re.compile(rf"(?<![\w'’])(?<!\d\s)[A-Z]{_ALONE}")
+_JOINS = re.compile(
+    r"[)\]*\"'”]*\s?(?:,|&|/|and|or|nor|to|as well as|, ?(?:and|or|nor))\s?(?:(?:option|choice)\s)?"
+    r"[(\[*\"'“]*"
+)
+"""Between letters that are named together."""
+_IS = re.compile(r"[)\]*\"'”]*\s(?:is|was|looks|seems)\b")
+"""After one letter: "A, and C is wrong"."""
+_CLAUSE = re.compile(
+    r"[.;:!?]\s|,\s|\s[-–—]\s|\b(?:but|so|thus|therefore|hence|leaves?|leaving|because|since|as|which|wait)\b",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"\b(?:not|cannot|never|neither|nor|while|although|though|than|instead of|eliminat\w+|exclud\w+"
+    r"|rul\w+ out|discard\w+|reject\w+)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Before a letter that is denied, in its clause."""
+_REFUTED = re.compile(
+    r"\b(?:not|cannot|never|wrong|incorrect|false|impossible|out|eliminated|excluded|discarded|rejected|invalid"
+    r"|tempting|plausible|unlikely|too)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""After it."""
+_REJECTED = re.compile(r"[\s).:*–-]{1,5}(?:no|incorrect|wrong|false|too \w+)\b", re.IGNORECASE)
+"""Right after it."""
+_NOT = re.compile(r"\bnot\W*$")
+"""Before the next letter: "A and not C"."""
+_TURNS = re.compile(r"\b(?:wait|actually|scratch that|correction)\b", re.IGNORECASE)
+_CONCLUDES = re.compile(r"\b(?:but|so|thus|therefore|hence|leaves?|leaving)\b", re.IGNORECASE)
+_DOUBTS = re.compile(
+    r"\b(?:maybe|perhaps|possibly|depends|unclear|unknown|partly|sometimes|whether|also|could be|might be"
+    r"|torn|not sure)\b",
+    re.IGNORECASE,
 )
 
 _OPENS = re.compile(r"\W*(?:option|choice|letter|\\text\w*)?\W*", re.IGNORECASE)
-_STANDS = re.compile(r"\W*$|[\s*\"'”’]*(?:[).:,;}–—]|\s(?:is (?:the|correct|right)|because|since|as)\b)")
+_STANDS = re.compile(
+    r"\W*$|[\s*\"'”’]*(?:[).:,;}–—]|\s-\s|\s(?:is (?:the|correct|right)|because|since|as)\b(?!\swell\b))"
+)
 """After a letter or text at the beginning of a statement that decides."""
-_SINGLE = re.compile(r"(?<![\w'’])(?<!\d\s)(?:[B-HJ-Z]|[AI](?!\s[a-z]))(?![\w'’])")
 
 
 @lru_cache(maxsize=1024)
@@ -55,43 +101,90 @@ def without_list(plain: str, question: str) -> str:
     return plain
 
 
-def read(statement: str, question: str = "") -> Reading | None:
+def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
     """The letter that a statement gives; None if it holds none, without an answer if it is ambiguous."""
-    return read_letter(statement, question) or _read_text(statement, question)
-
-
-def read_letter(statement: str, question: str = "") -> Reading | None:
-    """The same, without options that are named by their text."""
-    named = [Reading(match["letter"].upper(), *match.span("letter")) for match in _NAMED.finditer(statement)]
-    if not named:
+    offered, said = _offered(question), statement
+    for letter, text in options(question).items():  # "Both A and B" is one option, not two
+        if len(text) > 1 and offered.keys() & {*_SINGLE.findall(text)}:
+            words = r"\s+".join(map(re.escape, text.strip().rstrip(".").split()))
+            place_of = re.search(rf"(?<!\w){words}(?!\w)", statement, re.IGNORECASE)
+            if place_of:
+                start, end = place_of.span()
+                statement = statement[:start] + letter.ljust(end - start) + statement[end:]
+    if letters := _letters(statement):
+        first = letters[0]
+        after = folded(said[first.end :]).lstrip(").:*-–— ")
+        own = offered.get(first.answer or "")
+        other = any(text.match(after) for text in offered.values()) and not (own and own.match(after))
+        return Reading(None) if other else _decided(statement, letters, offered, stands=True)
+    if place == "earlier":  # a text names options by their words for other reasons as well
         return None
-    offered, letters = _offered(question), {reading.answer for reading in named}
-    after = folded(statement[named[0].end :]).lstrip(").:*-–— ")
-    own = offered.get(named[0].answer or "")
-    other = any(text.match(after) for text in offered.values()) and not (own and own.match(after))
-    fits = len(letters) == 1 and (not offered or letters <= {*offered}) and not other
-    opens = _OPENS.fullmatch(statement, 0, named[0].start) and _STANDS.match(statement, named[0].end)
-    clear = opens or letters >= {*_SINGLE.findall(statement)} and not DENIES.search(statement)
-    return named[0] if fits and clear else Reading(None)
-
-
-def _read_text(statement: str, question: str) -> Reading | None:
-    """The option whose text a statement holds."""
     plain = folded(statement)
-    told = [
-        (letter, *place.span())
-        for letter, text in _offered(question).items()
-        for place in text.finditer(plain)
-    ]
-    told = [t for t in told if not any(o != t and o[1] <= t[1] and t[2] <= o[2] for o in told)]
-    if not told:
-        return None
-    _, begin, end = told[0]
-    opens = _OPENS.fullmatch(plain, 0, begin) and _STANDS.match(plain, end)
-    clear = opens or not DENIES.search(plain[:begin] + plain[end:])
-    clear = clear and len({letter for letter, *_ in told}) == 1
+    told = [Reading(letter, *m.span()) for letter, text in offered.items() for m in text.finditer(plain)]
+    told = [t for t in told if not any(o != t and o.start <= t.start and t.end <= o.end for o in told)]
+    decided = _decided(plain, sorted(told, key=lambda t: t.start), offered, stands=False) if told else None
+    if decided is None or decided.answer is None:
+        return decided
     start = len(statement) - len(statement.lstrip())
-    return Reading(told[0][0], start, len(statement.rstrip())) if clear else Reading(None)
+    return Reading(decided.answer, start, len(statement.rstrip()))
+
+
+def _letters(statement: str) -> list[Reading]:
+    """The letters that a statement names, with those that it names together with them."""
+    named = {m.span("letter") for m in _LETTER.finditer(statement)}
+    places = sorted(named | {m.span() for m in _SINGLE.finditer(statement)}) if named else []
+    for n, (start, _) in [*enumerate(places)][:0:-1]:
+        if (start, _) in named and _JOINS.fullmatch(statement, places[n - 1][1], start):
+            named.add(places[n - 1])
+    return [Reading(statement[slice(*place)].upper(), *place) for place in places if place in named]
+
+
+def _decided(
+    statement: str, named: list[Reading], offered: Mapping[str, object], *, stands: bool
+) -> Reading | None:
+    """The option that a statement names and does not deny; None where the option at its beginning is denied.
+
+    Args:
+        statement: the statement.
+        named: the options in it.
+        offered: the options of the question by letter, if known.
+        stands: whether an option at the beginning decides by itself, whatever is said of others.
+    """
+    groups = [[named[0]]]
+    for reading in named[1:]:
+        joined = _JOINS.fullmatch(statement, groups[-1][-1].end, reading.start)
+        if joined and not (", " in joined.group() and _IS.match(statement, reading.end)):
+            groups[-1].append(reading)
+        else:
+            groups.append([reading])
+    if statement.rstrip().endswith("?"):
+        return Reading(None)
+    turn = max((match.end() for match in _TURNS.finditer(statement)), default=0)
+    first = groups[0][0]
+    opens = _OPENS.fullmatch(statement, 0, first.start)
+    if stands and opens and len(groups[0]) == 1 and _STANDS.match(statement, first.end) and turn < first.end:
+        if not _denied(statement, groups, 0):
+            return first if not offered or first.answer in offered else Reading(None)
+    kept = [g for n, g in enumerate(groups) if g[0].start >= turn and not _denied(statement, groups, n)]
+    if not kept:
+        return None if opens else Reading(None)
+    so = max((match.end() for match in _CONCLUDES.finditer(statement)), default=0)
+    kept = [group for group in kept if group[0].start >= so] or kept
+    letters = {reading.answer for group in kept for reading in group}
+    clear = len(letters) == 1 and (not offered or letters <= {*offered}) and not _DOUBTS.search(statement)
+    return kept[0][0] if clear else Reading(None)
+
+
+def _denied(statement: str, groups: list[list[Reading]], n: int) -> bool:
+    """Whether a clause denies the options that it names together."""
+    begin = groups[n - 1][-1].end if n else 0
+    end = groups[n + 1][0].start if n + 1 < len(groups) else len(statement)
+    before = _CLAUSE.split(statement[begin : groups[n][0].start])[-1]
+    after = statement[groups[n][-1].end : end]
+    if _REJECTED.match(after):
+        return True
+    after = _CLAUSE.split(after)[0]
+    return bool(_DENIED.search(before) or _REFUTED.search(_NOT.sub("", after)))
 
 
 @lru_cache(maxsize=1024)

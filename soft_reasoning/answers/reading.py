@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from soft_reasoning.answers import boolean, choice, latex, number, text
+from soft_reasoning.answers import boolean, choice, latex, text, which_number
 from soft_reasoning.answers.statement import (
+    PLAIN,
     UNFINISHED,
     WINDOW,
+    Place,
     Reading,
     answer_end,
+    main_sentences,
     prepared,
     sentences,
     stated,
@@ -19,16 +22,14 @@ from soft_reasoning.answers.statement import (
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.thoughts import split
 
-READERS: dict[str, Callable[[str, str], Reading | None]] = {
-    "number": number.read,
+READERS: dict[str, Callable[[str, str, Place], Reading | None]] = {
+    "number": which_number.read,
     "boolean": boolean.read,
     "choice": choice.read,
     "latex": latex.read,
     "text": text.read,
 }
-"""Functions of a statement and the question; None where the statement holds nothing of their type."""
-EARLIER = {"choice": choice.read_letter}
-"""What replaces them before the last sentence of a text without a mark."""
+"""Functions of a sentence, the question and the place; None where it holds nothing of their type."""
 WHOLE: dict[str, Callable[[str], Reading | None]] = {
     "open": text.read_open,
     "json": text.read_json,
@@ -38,9 +39,9 @@ WHOLE: dict[str, Callable[[str], Reading | None]] = {
 ANSWER_TYPES = (*READERS, *WHOLE)
 MODES = ("flexible", "strict")
 
-_STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
+_STRICT = re.compile(r"(?<![A-Za-z])Answer[:：][ \t]*([^\n]*)")
 _OTHER_LANGUAGE = re.compile(
-    r"[\u0400-\u1fff\u3040-\uffef]|\b(?:ist|und|der|das|sind|zijn|het|een|est|les|une|dans|che|sono|della|los|las"
+    r"[\u0400-\u1fff\u3040-\ufdff\ufe10-\uffef]|\b(?:ist|und|der|das|sind|zijn|het|een|est|les|une|dans|che|sono|della|los|las"
     r"|del|una|por|são|uma)\b"
 )
 """A letter or a word of a language that writes 1.200 for 1200."""
@@ -92,6 +93,8 @@ def _read(written: str, answer_type: str, mode: str, question: str, cut: bool) -
         broken = cut and answer_type == "code" and reading and reading.end == len(written.rstrip())
         return None if broken else reading
     answer = split(written)[1]
+    if answer_type not in ("text", "latex"):
+        answer = answer.translate(PLAIN)
     if answer_type == "number" and _OTHER_LANGUAGE.search(answer):
         return None
     plain = prepared(answer)
@@ -139,7 +142,7 @@ def _contradicted(reading: Reading | None, rest: str, answer_type: str) -> bool:
     last = rest[slice(*sentences(rest, 0, len(rest))[-1])] if _WORD.search(rest) else ""
     if answer_type != "number" or not reading or not _CONCLUDES.match(last):
         return False
-    other = number.read(last)
+    other = which_number.read(last)
     return other is not None and other.answer not in (None, reading.answer)
 
 
@@ -147,7 +150,7 @@ def _read_statement(plain: str, start: int, end: int, answer_type: str, question
     """Read a statement: words and formulas from its line, others from its first sentence."""
     if answer_type not in ("text", "latex"):
         start, end = next(iter(sentences(plain, start, end)), (start, end))
-    reading = READERS[answer_type](plain[start:end], question)
+    reading = READERS[answer_type](plain[start:end], question, "stated")
     return reading and reading.shifted(start)
 
 
@@ -157,11 +160,27 @@ def _read_end(plain: str, start: int, end: int, answer_type: str, question: str)
         return None
     if answer_type == "latex":
         return latex.close(plain[:end])
-    read = READERS[answer_type]
-    for begin, stop in reversed(sentences(plain, max(start, end - WINDOW), end)):
-        if reading := read(plain[begin:stop], question):
+    read, places = READERS[answer_type], main_sentences(plain, max(start, end - WINDOW), end)
+    for n, (begin, stop) in reversed([*enumerate(places)]):
+        place: Place = "last" if n else "only"
+        place = place if n == len(places) - 1 else "earlier"
+        if reading := read(plain[begin:stop], question, place):
+            if place == "last" and reading.answer is None:
+                return _settled(plain, places, answer_type, question)
             return reading.shifted(begin)
-        read = EARLIER.get(answer_type, read)
         if stop == end and _OPEN_END.search(plain, begin, stop):
             return None
     return None
+
+
+def _settled(plain: str, places: list[tuple[int, int]], answer_type: str, question: str) -> Reading:
+    """What settles an ambiguous last sentence: the result before it, or a verdict that begins the text."""
+    if answer_type == "number" and _CONCLUDES.match(plain, places[-1][0]):
+        result = which_number.read(plain[slice(*places[-2])], question, "earlier")
+        same = which_number.confirmed(plain[slice(*places[-1])], result.answer) if result else None
+        return same.shifted(places[-1][0]) if same else Reading(None)
+    if answer_type == "boolean":
+        first = boolean.read(plain[slice(*places[0])], question, "earlier")
+        if first and not _WORD.search(plain, places[0][0], places[0][0] + first.start):
+            return first.shifted(places[0][0])
+    return Reading(None)

@@ -12,7 +12,7 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
-from soft_reasoning.answers.statement import Reading
+from soft_reasoning.answers.statement import Place, Reading
 
 _SENTENCE_END = re.compile(
     r"(?<![\s.(][A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt))(?<!\bMrs)\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))"
@@ -31,7 +31,7 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def read(statement: str, question: str = "") -> Reading | None:
+def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
     """The first sentence of a statement without emphasis, quotes and full stop."""
     wrapped = _WRAPPED.fullmatch(statement)
     start, line = (wrapped.start(1), wrapped[1]) if wrapped else (0, statement)

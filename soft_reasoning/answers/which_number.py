@@ -1,0 +1,154 @@
+"""Which of a sentence's numbers is its value.
+
+In an equation the right-hand side counts. A sentence with two values has no answer: a list, a tuple, a range,
+an inequality. Of several numbers one is the value where the others are denied (not 8), given before or after
+it (After 3 days, ...; because 3 ...), or belong to another word (of 3 boxes, the 3 friends).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from soft_reasoning.answers.number import SCALES, Number, find, find_weak
+from soft_reasoning.answers.statement import REFUSES, Place, Reading
+
+_BULLET, _ITEM = re.compile(r"[ \t]*-[ \t]+(?=[\d$])"), re.compile(r"\s*\n[ \t]*-[ \t]+(?=[\d$])")
+"""A dash at the beginning of a line, which is no minus."""
+_ASKED = re.compile(rf"\bhow many ({'|'.join(SCALES)})s?\b", re.IGNORECASE)
+_EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|→")
+_ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-$\d.]+")
+_BESIDE = re.compile(r"\b(?:or|and)\b|^[^A-Za-z]*$|^\s?to\b")
+"""Between two numbers that are both meant."""
+_IS = re.compile(
+    r"(?:\b(?:is|are|was|were|be|equals|rounds(?: up| down)? to|(?:which|that|this) (?:makes|gives|leaves))"
+    r"|\d (?:makes?|gives?|leaves?))\s(?:(?:about|approximately|exactly|only|just)\s)?[-\\$€£¥₹(]{0,3}$",
+    re.IGNORECASE,
+)
+"""Before the value that a sentence gives."""
+_COMPARED = re.compile(r"%\s(?:of|out of)\b|%?\s(?:times|more|less|fewer)\b")
+"""After a number that is compared with something."""
+_ASIDE = re.compile(r"(?<=[\w%.$}] )\([^()\n]{1,200}\)")
+_TELLS = re.compile(
+    r"\b(?:so|thus|therefore|hence|total|altogether|in all|left|remain\w*|is|are|has|have|makes?|gives?"
+    r"|leaves?|equals?)\b",
+    re.IGNORECASE,
+)
+"""In a sentence whose words for numbers count: often they are no answer ("Two friends can share it.")."""
+_DENIED = re.compile(
+    r"(?:\b(?:not|neither|rather than|instead of)|n['’]t)\s(?:(?:the|just|only)\s)?"
+    r"(?:[\d.$]+(?:,|,? n?or)\s)*[-\\$€£¥₹]{0,2}$",
+    re.IGNORECASE,
+)
+"""Before a number that is denied."""
+_SO = re.compile(
+    r"(?:^|[,;:.]\s|\s-\s)\W*(?:so|therefore|thus|hence|meaning|making|leaving|giving|i\.e\."
+    r"|but the (?:correct|right|actual|real))\b(?!\sthat)",
+    re.IGNORECASE,
+)
+"""Before the conclusion of a sentence."""
+_FRONT = re.compile(
+    r"\W*(?:(?:so|thus|therefore|hence|then|and|but)\b,?\s)?(?:after|if|since|with|when|because|given|out of"
+    r"|for|in|as|while|by|before|of|from|although|at|once|\w+ing)\b[^,\n]*(?:,(?=\d)[^,\n]*)*,\s",
+    re.IGNORECASE,
+)
+"""What a sentence says before its main clause."""
+_BACK = re.compile(
+    r",?\s(?:after|before|because|since|when|if|although|though|not counting|including|excluding)\b"
+)
+"""What it says after it."""
+_SUM_OF = re.compile(r"\btotal of\s$", re.IGNORECASE)
+_IN_ALL = re.compile(r"\s(?:\w+\s)?(?:in total|in all|altogether|overall)\b", re.IGNORECASE)
+"""Before and after a total."""
+_BELONGS = re.compile(
+    r"(?:\b(?:of|with|per|by|at|after|over|within|during|every|each|on|through|before|for|the|these|those|both"
+    r"|all|his|her|their|its|remaining|other|first|last|next|original)\s(?:about\s)?|^\W*(?:\w+,?\s)?in\s)$",
+    re.IGNORECASE,
+)
+"""Before a number that belongs to another word: of 3 boxes, in 2 hours, the 5 friends."""
+_AMOUNT = re.compile(r"\b(?:(?:an?|the|total|sum)\s(?:\w+\s)?\w+\sof|(?:up|left)\swith)\s$", re.IGNORECASE)
+"""Before a number that is an amount: a profit of 3, left with 3."""
+_SPAN = re.compile(r"\s(?:second|minute|hour|day|week|month|year)s\b")
+"""After "in" and a number: in 2 hours."""
+_PRICE = re.compile(r"\\?[$€£¥₹]\d?$")
+_EACH = re.compile(r"\s(?:each|per|apiece|an?)\b")
+
+
+def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
+    """The number that a statement gives; None if it holds none, without an answer if it is ambiguous."""
+    if REFUSES.search(statement):
+        return Reading(None)
+    if item := (_ITEM if place == "stated" else _BULLET).match(statement):
+        statement = " " * item.end() + statement[item.end() :]
+    plain = _ASIDE.sub(lambda aside: " " * len(aside.group()), statement)
+    asked = _ASKED.search(question)
+    unit = asked[1].lower() if asked else ""
+    found = [*find(plain, unit)] or [*find(statement, unit)]
+    numbers = _counted(plain, found, place)
+    right = max((equals.end() for equals in _EQUALS.finditer(plain)), default=0)
+    result = [number for number in numbers if number.start >= right]
+    if right and result and len(_ASSIGNED.findall(plain)) < 2:  # "x = 3, y = 4" has two values
+        gap = plain[result[0].end : result[1].start] if len(result) > 1 else ""
+        numbers = result if _BESIDE.search(gap) else result[:1]  # "= 6 minutes for 20 pages" has one
+    if not numbers:
+        return None
+    *_, last = numbers  # "the cost of 490 meters is $2" has one value, although it holds two numbers
+    told = [number for number in numbers if _IS.search(plain[max(0, number.start - 24) : number.start])]
+    if len({number.answer for number in numbers}) == 1:
+        return Reading(*numbers[0][:3])
+    heads = [last] if told == [last] and not _COMPARED.match(plain, last.end) else _heads(plain, numbers)
+    if len({number.answer for number in heads}) > 1 or _COMPARED.match(plain, heads[0].end):
+        return Reading(None)
+    return Reading(*heads[0][:3])
+
+
+def _counted(plain: str, found: list[Number], place: Place) -> list[Number]:
+    """The numbers that count: digits, unless only a number in words is a head; else words, else weak ones."""
+    digits = [number for number in found if number.rank == 0]
+    words = [number for number in found if number.rank == 1]
+    alone = place in ("stated", "only")
+    if words and (alone or _TELLS.search(plain)):
+        heads = _heads(plain, found) if digits else words
+        return digits if any(number.rank == 0 for number in heads) or _EQUALS.search(plain) else heads
+    if digits or place == "earlier":
+        return digits
+    return [number for number in find_weak(plain) if alone or plain[number.start].isdigit()]
+
+
+def _heads(plain: str, numbers: list[Number]) -> list[Number]:
+    """Those of several numbers that are neither denied nor given, as far as any is left."""
+    front = match.end() if (match := _FRONT.match(plain)) else 0
+    so = max((match.end() for match in _SO.finditer(plain)), default=0)
+    back = next((match.start() for match in _BACK.finditer(plain, max(so, front))), len(plain))
+
+    def near(pattern: re.Pattern[str], number: Number) -> bool:
+        return bool(pattern.search(plain, max(0, number.start - 40), number.start))
+
+    kinds: tuple[Callable[[Number], bool], ...] = (
+        lambda number: not near(_DENIED, number),
+        lambda number: number.start >= so,
+        lambda number: number.start >= front,
+        lambda number: number.start < back,
+        lambda number: near(_SUM_OF, number) or bool(_IN_ALL.match(plain, number.end)),
+        lambda number: not _belongs(plain, number),
+    )
+    for kind in kinds:
+        numbers = [number for number in numbers if kind(number)] or numbers
+    return numbers
+
+
+def _belongs(plain: str, number: Number) -> bool:
+    """Whether a number belongs to another word of its sentence."""
+    begin, end = max(0, number.start - 40), number.start
+    paid = _PRICE.search(plain, begin, end + 1)
+    if paid and not _EACH.match(plain, number.end):
+        return False
+    end = paid.start() if paid else end
+    within = plain[begin:end].endswith(" in ") and _SPAN.match(plain, number.end)
+    return bool(within or _BELONGS.search(plain, begin, end)) and not _AMOUNT.search(plain, begin, end)
+
+
+def confirmed(statement: str, answer: str | None) -> Reading | None:
+    """The number of a statement that is ``answer``: "3 * 4 = 12. So there are 12 eggs in 3 boxes."."""
+    same = (number for number in find(statement) if answer == number.answer is not None)
+    return next((Reading(*number[:3]) for number in same), None)
