@@ -8,11 +8,11 @@ How a text is read (``extraction=flexible``):
 
 1. Thoughts are left out; the text ends where the model continues with another question.
 2. The statement after the last mark is the answer: the content of ``\boxed{}`` or ``<answer>`` or of a key of
-   JSON, or what stands after "Answer:", ``####`` or "the answer is". An unfinished statement is none.
+   JSON, or what stands after "Answer:", ``####`` or "the answer is". What a limit cut there is none.
 3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
-   the answer.
+   the answer; not a check of a result, a note, or an item of a list under its total.
 
-What can be meant in two ways is not read. ``extraction=strict`` reads only the rest of the line after the
+What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two ways is not read. ``extraction=strict`` reads only the rest of the line after the
 first "Answer:". ``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")

@@ -11,12 +11,12 @@ import re
 from soft_reasoning.answers.statement import DENIES, Place, Reading
 
 _VERDICT = re.compile(
-    r"""(?P<not>(?:\b(?:not|cannot|never|hardly|scarcely|far\sfrom|anything\sbut|fail(?:s|ed)?\sto
+    r"""(?P<not>(?:\b(?:not|cannot|never|hardly|scarcely|far\sfrom|anything\sbut|by\sno\smeans|no\slonger|fail(?:s|ed)?\sto
         |rather\sthan|instead\sof)|n['’]t)\s(?:(?:hold|be|being|really|actually|exactly)\s){0,2})?
     \b(?:(?P<yes>yes|yep|yeah|yup|true|correct|accurate
-        |(?:(?<=is\s)|(?<=['’]s\s)|(?<=not\s))right(?=\W*$))
+        |(?:(?<=is\s)|(?<=['’]s\s)|(?<=not\s)|(?<=n['’]t\s))right(?=\W*$))
       |no(?=\s*(?:[.,;:!)\]}"'–—-]|$)|\s(?:because|since)\b)|nope|nah|false|incorrect|untrue|inaccurate
-      |(?:(?<=is\s)|(?<=['’]s\s))(?:wrong|impossible)(?=\W*$))\b(?!\sto\b)""",
+      |(?:(?<=is\s)|(?<=['’]s\s)|(?<=be\s)|(?<=not\s)|(?<=n['’]t\s))(?:wrong|impossible)(?=\W*$))\b(?!\sto\b)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _EXCLAIMED = re.compile(
@@ -33,9 +33,10 @@ _BUT = re.compile(r"[,;]\s(?:but|yet|however)\b", re.IGNORECASE)
 _EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
 _DOUBTS = re.compile(
     r"\b(?:may|might|could|rarely|seldom|barely|hardly|scarcely|unlikely|doubt\w*|nobody|no one"
-    r"|fails?|far from|anything but)\b",
+    r"|fails?|far from|anything but|half|without|no way|opposite|contrary)\b",
     re.IGNORECASE,
 )
+_IF = re.compile(r"\b(?:if|unless)\b", re.IGNORECASE)
 _REJECTS = re.compile(
     r"\b(?:(?:mistake|mistaken|error|wrong|incorrect|false) to|(?:nobody|no one) (?:would|could|can|should))"
     r" \w+(?: that)?(?: \w+){0,4} $",
@@ -61,9 +62,16 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
         return Reading(None)
     first, before = main[0], statement[begin : main[0].start]
     agreed = len({verdict.answer for verdict in main}) == 1
+    if main[0] != verdicts[0] and not _WORD.search(statement, 0, verdicts[0].start):  # "yes, but no"
+        return verdicts[0] if verdicts[0].answer == first.answer else Reading(None)
     if not _WORD.search(before) and not _EITHER.match(statement, first.end):
         beside = len(main) > 1 and not agreed and not _WORD.search(statement, first.end, main[1].start)
         return Reading(None) if beside else first
     if _REJECTS.search(before):
         return first._replace(answer=str(first.answer == "False")) if len(main) == 1 else Reading(None)
-    return first if agreed and not DENIES.search(before) and not _DOUBTS.search(before) else Reading(None)
+    return first if agreed and not _unsure(before) and not _IF.search(statement) else Reading(None)
+
+
+def _unsure(before: str) -> bool:
+    """Whether what stands before a verdict denies or doubts it."""
+    return bool(DENIES.search(before) or _DOUBTS.search(before))

@@ -1,10 +1,10 @@
 """Choices: the letter of an option.
 
-A letter counts where it names an option: at the beginning of a statement, in brackets, after "option", "is" and
-the like. It must be offered, and no other option's text may follow it. Without a letter the text of an option
-gives its letter; so it does in the last sentence alone where nothing marks the answer. An option that its clause
-denies ("not B", "C is impossible") does not count; two that do are none. "Both A and B" is one option where the
-question lists it. Options that the text only lists again are not read.
+A letter counts where it names an option: at the beginning of a statement, in brackets, after "option", "is"
+and the like. It must be offered, and no other option's text may follow it. Without a letter the text of an
+option gives its letter; so it does in the last sentence alone where nothing marks the answer. An option that
+its clause denies ("not B", "C is impossible") does not count, and two that count are none. "Both A and B" is
+one option where the question lists it. Options that the text only lists again are not read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LETTER = re.compile(
       |[:;(\[{{>→,.!?]\s?|(?<!\w)["'“*]|\s[-–—]\s|\\text\w*\{{|(?<=[A-Z])\s?[&/]\s?\(?
       |\b(?i:it['’]s|only|pick|choose|chose|select|take|say|matches|with|for|or|and|nor|not|than|of|leaves?
         |leaving|so|thus|therefore|hence|both|either|neither|between|eliminat\w+|out|exclud\w+|discard\w+
-        |reject\w+|but|then|on|to|as|that|because|since|while|although|believe|think|actually)[\s:*("'\[]{{1,4}})
+        |reject\w+|but|then|on|to|as|that|because|since|while|although|believe|think|maybe|perhaps|\w+ly)[\s:*("'\[]{{1,4}})
     (?P<letter>[A-Z]|(?(named)[a-z](?=\)|\W*$)|(?!))){_ALONE}""",
     re.VERBOSE,
 )
@@ -41,12 +41,13 @@ _JOINS = re.compile(
 _IS = re.compile(r"[)\]*\"'”]*\s(?:is|was|looks|seems)\b")
 """After one letter: "A, and C is wrong"."""
 _CLAUSE = re.compile(
-    r"[.;:!?]\s|,\s|\s[-–—]\s|\b(?:but|so|thus|therefore|hence|leaves?|leaving|because|since|as|which|wait)\b",
+    r"[.;:!?]\s|,\s|\s[-–—]\s|\("
+    r"|\b(?:but|so|thus|therefore|hence|leaves?|leaving|because|since|as|which|wait)\b",
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"\b(?:not|cannot|never|neither|nor|while|although|though|than|instead of|eliminat\w+|exclud\w+"
-    r"|rul\w+ out|discard\w+|reject\w+)\b|n['’]t\b",
+    r"\b(?:not|cannot|never|neither|nor|while|although|though|than|instead of|contrary to|unlike|eliminat\w+"
+    r"|exclud\w+|rul\w+ out|discard\w+|reject\w+)\b|n['’]t\b",
     re.IGNORECASE,
 )
 """Before a letter that is denied, in its clause."""
@@ -60,6 +61,9 @@ _REJECTED = re.compile(r"[\s).:*–-]{1,5}(?:no|incorrect|wrong|false|too \w+)\b
 """Right after it."""
 _NOT = re.compile(r"\bnot\W*$")
 """Before the next letter: "A and not C"."""
+_AMONG = re.compile(r"\W*(?:between|of|among)\b", re.IGNORECASE)
+"""Before the letters that are chosen from."""
+_WORDS = re.compile(r"[a-z]")
 _TURNS = re.compile(r"\b(?:wait|actually|scratch that|correction)\b", re.IGNORECASE)
 _CONCLUDES = re.compile(r"\b(?:but|so|thus|therefore|hence|leaves?|leaving)\b", re.IGNORECASE)
 _DOUBTS = re.compile(
@@ -70,7 +74,7 @@ _DOUBTS = re.compile(
 
 _OPENS = re.compile(r"\W*(?:option|choice|letter|\\text\w*)?\W*", re.IGNORECASE)
 _STANDS = re.compile(
-    r"\W*$|[\s*\"'”’]*(?:[).:,;}–—]|\s-\s|\s(?:is (?:the|correct|right)|because|since|as)\b(?!\swell\b))"
+    r"\W*$|[\s*\"'”’]*(?:[).:,;}(–—]|\s-\s|\s(?:is (?:the|correct|right)|because|since|as)\b(?!\swell\b))"
 )
 """After a letter or text at the beginning of a statement that decides."""
 
@@ -162,16 +166,19 @@ def _decided(
     turn = max((match.end() for match in _TURNS.finditer(statement)), default=0)
     first = groups[0][0]
     opens = _OPENS.fullmatch(statement, 0, first.start)
-    if stands and opens and len(groups[0]) == 1 and _STANDS.match(statement, first.end) and turn < first.end:
-        if not _denied(statement, groups, 0):
-            return first if not offered or first.answer in offered else Reading(None)
     kept = [g for n, g in enumerate(groups) if g[0].start >= turn and not _denied(statement, groups, n)]
     if not kept:
         return None if opens else Reading(None)
+    doubted = bool(_DOUBTS.search(statement))
+    if stands and opens and kept[0] == [first] and _STANDS.match(statement, first.end):
+        listed = len(kept) > 1 and (doubted or not _WORDS.search(statement, first.end))
+        return Reading(None) if listed or offered and first.answer not in offered else first
+    if len(kept) > 1 and _AMONG.match(statement):
+        kept = kept[1:]
     so = max((match.end() for match in _CONCLUDES.finditer(statement)), default=0)
     kept = [group for group in kept if group[0].start >= so] or kept
     letters = {reading.answer for group in kept for reading in group}
-    clear = len(letters) == 1 and (not offered or letters <= {*offered}) and not _DOUBTS.search(statement)
+    clear = len(letters) == 1 and (not offered or letters <= {*offered}) and not doubted
     return kept[0][0] if clear else Reading(None)
 
 

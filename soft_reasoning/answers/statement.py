@@ -42,7 +42,7 @@ _NEXT = re.compile(
 _LAYOUT = re.compile(
     r"(?<!\d)\*\*|\*\*(?!\d)|`|(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|^[ \t#>*-]*\d{1,2}[.)][ \t]+(?=\S)"
     r"|(?<!\w)_{1,2}(?=\d)|(?<=\d)_{1,2}(?!\w)|~~[^~\n]{1,200}~~|</?(?:b|i|u|em|strong|p|br|div|span|h[1-6]|ul|ol|li|center|mark)\s?/?>"
-    r"|(?<=[\w.!?])\[\d{1,2}\]|(?<=\d)!(?=[\s\"'”)*]*$|\s+[A-Z])",
+    r"|(?<=[\w.!?])\[\d{1,2}\]|(?<=[a-z]{2})¹|(?<=\d)!(?=[\s\"'”)*]*$|\s+[A-Z])",
     re.MULTILINE,
 )
 """Emphasis, numbers of a list, what is struck out, tags of HTML, footnote marks, and an exclamation mark."""
@@ -57,15 +57,15 @@ _BESIDE = re.compile(r"[\s$\\)]{0,9}(?:,|or|and)[\s$\\(]{0,9}")
 """Between two boxes that are both meant."""
 _WORD = re.compile(r"\w")
 _CHECKS = re.compile(
-    r"\W*(?:step \d+\W+)?(?:(?:let['’]?s|let us|let me|we can|to|quick|now)\s){0,2}"
-    r"(?:double.?check|check|verif(?:y|ication))(?:ing)?\b",
+    r"\W*(?:step \d+\W+)?(?:(?:let['’]?s|let us|let me|we can|to|quick|sanity|now)\s){0,2}"
+    r"(?:(?:double.?check|check|verif(?:y|ication)|confirm)(?:ing)?|substituting back|plugging)\b",
     re.IGNORECASE,
 )
 _CONCLUDES = re.compile(
     r"\W*(?:so|therefore|thus|hence|final|total|answer|in total|in conclusion)\b", re.IGNORECASE
 )
 _NOTES = re.compile(
-    r"\s*(?:\[\d+\]|\(?note\b|this assumes|assuming\b|let me know|please let|i hope)", re.IGNORECASE
+    r"[\s(_*]*(?:\[\d+\]|[¹²³†]|note\b|this assumes|assuming\b|let me know|please let|i hope)", re.IGNORECASE
 )
 """At the beginning of a check, of what ends it, and of a note or a politeness."""
 _ITEM, _TOTAL = re.compile(r"\s*[-*•]\s"), re.compile(r"\b(?:total|sum|altogether)\b[^\n]*\d", re.IGNORECASE)

@@ -16,7 +16,7 @@ from soft_reasoning.answers.statement import REFUSES, Place, Reading
 _BULLET, _ITEM = re.compile(r"[ \t]*-[ \t]+(?=[\d$])"), re.compile(r"\s*\n[ \t]*-[ \t]+(?=[\d$])")
 """A dash at the beginning of a line, which is no minus."""
 _ASKED = re.compile(rf"\bhow many ({'|'.join(SCALES)})s?\b", re.IGNORECASE)
-_EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|→")
+_EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|[→⇒]")
 _ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-$\d.]+")
 _BESIDE = re.compile(r"\b(?:or|and)\b|^[^A-Za-z]*$|^\s?to\b")
 """Between two numbers that are both meant."""
@@ -36,20 +36,21 @@ _TELLS = re.compile(
 )
 """In a sentence whose words for numbers count: often they are no answer ("Two friends can share it.")."""
 _DENIED = re.compile(
-    r"(?:\b(?:not|neither|rather than|instead of)|n['’]t)\s(?:(?:the|just|only)\s)?"
+    r"(?:\b(?:not|neither|than|instead of)|n['’]t)\s(?:(?:the|just|only)\s)?"
     r"(?:[\d.$]+(?:,|,? n?or)\s)*[-\\$€£¥₹]{0,2}$",
     re.IGNORECASE,
 )
-"""Before a number that is denied."""
+"""Before a number that is denied, or compared with."""
 _SO = re.compile(
-    r"(?:^|[,;:.]\s|\s-\s)\W*(?:so|therefore|thus|hence|meaning|making|leaving|giving|i\.e\."
+    r"(?:^|[,;:.]\s|\s-\s)\W*(?:so|therefore|thus|hence|meaning|making|leaving|giving"
     r"|but the (?:correct|right|actual|real))\b(?!\sthat)",
     re.IGNORECASE,
 )
 """Before the conclusion of a sentence."""
 _FRONT = re.compile(
     r"\W*(?:(?:so|thus|therefore|hence|then|and|but)\b,?\s)?(?:after|if|since|with|when|because|given|out of"
-    r"|for|in|as|while|by|before|of|from|although|at|once|\w+ing)\b[^,\n]*(?:,(?=\d)[^,\n]*)*,\s",
+    r"|for|in(?! total| all)|as|while|by|before|of|from|although|at|once|\w+ing)\b"
+    r"[^,\n]*(?:,(?=\d)[^,\n]*)*,\s",
     re.IGNORECASE,
 )
 """What a sentence says before its main clause."""
@@ -57,12 +58,14 @@ _BACK = re.compile(
     r",?\s(?:after|before|because|since|when|if|although|though|not counting|including|excluding)\b"
 )
 """What it says after it."""
-_SUM_OF = re.compile(r"\btotal of\s$", re.IGNORECASE)
-_IN_ALL = re.compile(r"\s(?:\w+\s)?(?:in total|in all|altogether|overall)\b", re.IGNORECASE)
-"""Before and after a total."""
+_SUM_OF = re.compile(r"\b(?:total of|total|together)\s[-\\$€£¥₹]{0,2}$", re.IGNORECASE)
+_IN_ALL = re.compile(
+    r"\s(?:\w+\s)?(?:in total|in all|altogether|overall|remain|(?:is|are) left)\b", re.IGNORECASE
+)
+"""Before and after a total, or a rest."""
 _BELONGS = re.compile(
     r"(?:\b(?:of|with|per|by|at|after|over|within|during|every|each|on|through|before|for|the|these|those|both"
-    r"|all|his|her|their|its|remaining|other|first|last|next|original)\s(?:about\s)?|^\W*(?:\w+,?\s)?in\s)$",
+    r"|all|his|her|their|its|remaining|other|first|last|next|original|year|month|week|day|step|page)\s(?:about\s)?|^\W*(?:\w+,?\s)?in\s)$",
     re.IGNORECASE,
 )
 """Before a number that belongs to another word: of 3 boxes, in 2 hours, the 5 friends."""
@@ -85,15 +88,21 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
     unit = asked[1].lower() if asked else ""
     found = [*find(plain, unit)] or [*find(statement, unit)]
     numbers = _counted(plain, found, place)
-    right = max((equals.end() for equals in _EQUALS.finditer(plain)), default=0)
+    front = match.end() if (match := _FRONT.match(plain)) else 0  # "With n = 4, we get 12"
+    begin = front if any(number.start >= front for number in numbers) else 0
+    right = max((equals.end() for equals in _EQUALS.finditer(plain, begin)), default=0)
     result = [number for number in numbers if number.start >= right]
-    if right and result and len(_ASSIGNED.findall(plain)) < 2:  # "x = 3, y = 4" has two values
+    totals = [n for n in result if _near(plain, _SUM_OF, n) or _IN_ALL.match(plain, n.end)]
+    if len(totals) == 1 and totals[0].answer is not None:
+        numbers = totals
+    elif right and result and len(_ASSIGNED.findall(plain)) < 2:  # "x = 3, y = 4" has two values
         gap = plain[result[0].end : result[1].start] if len(result) > 1 else ""
         numbers = result if _BESIDE.search(gap) else result[:1]  # "= 6 minutes for 20 pages" has one
+        numbers = result[-1:] if _near(plain, _IS, result[-1]) else numbers  # "With n = 4 it is 12"
     if not numbers:
         return None
     *_, last = numbers  # "the cost of 490 meters is $2" has one value, although it holds two numbers
-    told = [number for number in numbers if _IS.search(plain[max(0, number.start - 24) : number.start])]
+    told = [number for number in numbers if _near(plain, _IS, number)]
     if len({number.answer for number in numbers}) == 1:
         return Reading(*numbers[0][:3])
     heads = [last] if told == [last] and not _COMPARED.match(plain, last.end) else _heads(plain, numbers)
@@ -121,20 +130,21 @@ def _heads(plain: str, numbers: list[Number]) -> list[Number]:
     so = max((match.end() for match in _SO.finditer(plain)), default=0)
     back = next((match.start() for match in _BACK.finditer(plain, max(so, front))), len(plain))
 
-    def near(pattern: re.Pattern[str], number: Number) -> bool:
-        return bool(pattern.search(plain, max(0, number.start - 40), number.start))
-
     kinds: tuple[Callable[[Number], bool], ...] = (
-        lambda number: not near(_DENIED, number),
+        lambda number: not _near(plain, _DENIED, number),
         lambda number: number.start >= so,
         lambda number: number.start >= front,
         lambda number: number.start < back,
-        lambda number: near(_SUM_OF, number) or bool(_IN_ALL.match(plain, number.end)),
         lambda number: not _belongs(plain, number),
     )
     for kind in kinds:
         numbers = [number for number in numbers if kind(number)] or numbers
     return numbers
+
+
+def _near(plain: str, pattern: re.Pattern[str], number: Number) -> bool:
+    """Whether ``pattern`` stands before a number."""
+    return bool(pattern.search(plain, max(0, number.start - 40), number.start))
 
 
 def _belongs(plain: str, number: Number) -> bool:
