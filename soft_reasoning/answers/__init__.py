@@ -12,8 +12,9 @@ How a text is read (``extraction=flexible``):
 3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
    the answer; not a check of a result, a note, or an item of a list under its total.
 
-What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two ways is not read. ``extraction=strict`` reads only the rest of the line after the
-first "Answer:". ``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
+What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two ways
+is not read. ``extraction=strict`` reads only the rest of the line after the first "Answer:". ``external`` holds
+graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'

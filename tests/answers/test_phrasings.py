@@ -1,7 +1,7 @@
 """Phrasings of answers and what each means, written and labelled before the rules that read them.
 
 ``phrasings.jsonl`` is split by its lines: the rules were mended after a look at the half ``seen`` alone, and
-the half ``kept`` was measured once at the end. ``classes.jsonl`` holds the inputs of single faults.
+of the half ``kept`` only counts were looked at. ``classes.jsonl`` holds the inputs of single faults.
 """
 
 import json
