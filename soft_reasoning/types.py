@@ -316,6 +316,7 @@ class Candidate:
         finish_reason: A :class:`FinishReason`; empty if it is not one completion.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
         opening: The text that stands for the soft tokens before the generated text; empty without them.
+        computed: Whether the answer is a program's value, which no grader reads from the text.
         token_ids: Its tokens; empty if it is not one completion. They and ``logprobs`` are not stored.
         logprobs: Their log-probabilities, as in :class:`Completion`.
     """
@@ -331,6 +332,7 @@ class Candidate:
     finish_reason: str = ""
     agreement: float | None = None
     opening: str = ""
+    computed: bool = False
     token_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
     logprobs: tuple[float, ...] = field(default=(), repr=False, compare=False)
 

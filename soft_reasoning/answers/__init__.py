@@ -12,9 +12,9 @@ How a text is read (``extraction=flexible``):
 3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
    the answer; not a check of a result, a note, or an item of a list under its total.
 
-What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two ways
-is not read. ``extraction=strict`` reads only the rest of the line after the first "Answer:". ``external`` holds
-graders that read exactly as lm-evaluation-harness and Math-Verify do.
+What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two
+ways is not read. ``extraction=strict`` reads only the rest of the line after the first "Answer:".
+``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'
@@ -24,7 +24,7 @@ graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 from soft_reasoning.answers.external import LmEvalGrader, MathVerifyGrader
 from soft_reasoning.answers.grading import AnswerGrader, Grader, equal
-from soft_reasoning.answers.reading import ANSWER_TYPES, MODES, extract, locate
+from soft_reasoning.answers.reading import ANSWER_TYPES, MODES, extract, locate, read_value
 
 FREE = ("open",)
 """Types whose answers differ in words even where they agree, so that a verifier has to choose."""
@@ -40,4 +40,5 @@ __all__ = [
     "equal",
     "extract",
     "locate",
+    "read_value",
 ]

@@ -87,6 +87,9 @@ class MathVerifyGrader(AnswerGrader):
         start = text.rfind(answer) if answer else -1
         return None if start < 0 else (start, start + len(answer))
 
+    def of_value(self, answer: str, answer_type: str) -> str:
+        return f"${answer}$"  # a formula parses between dollars
+
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         if a is None or b is None:
             return False

@@ -75,6 +75,10 @@ class AnswerGrader:
         """``(start, end)`` of that answer in ``text``, or None."""
         raise NotImplementedError
 
+    def of_value(self, answer: str, answer_type: str) -> str:
+        """The canonical answer of a computed value in the form that :meth:`equal` compares."""
+        return answer
+
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         """Whether two answers are the same; False where either is None."""
         raise NotImplementedError

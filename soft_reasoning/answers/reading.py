@@ -84,6 +84,19 @@ def locate(
     return None if reading is None or reading.answer is None else (reading.start, reading.end)
 
 
+def read_value(text: str, answer_type: str, question: str = "") -> str | None:
+    """Return the canonical answer that a short text is, without marks and sentences around it.
+
+    >>> read_value("3/4", "number"), read_value("18 apples", "number"), read_value("St. Louis", "text")
+    ('0.75', '18', 'St. Louis')
+    """
+    if answer_type == "text":
+        return text
+    plain = text if answer_type == "latex" else text.translate(PLAIN)
+    reading = READERS[answer_type](plain, question, "stated")
+    return reading and reading.answer
+
+
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
 def _read(written: str, answer_type: str, mode: str, question: str, cut: bool) -> Reading | None:
     one_of("answer type", answer_type, ANSWER_TYPES)

@@ -82,6 +82,7 @@ class Rounds:
         self.candidates += rewarded
         self.verdicts.append(verdict)
         verifier: dict[str, Any] = {name: list(getattr(verdict, name)) for name in parts}
+        verifier |= {"computed": True} if verdict.computed else {}
         entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": verifier}
         self.trace.append({**entry, **entries})
 

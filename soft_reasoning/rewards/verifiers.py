@@ -56,6 +56,7 @@ class Verdict:
         weights: Weight in [0, 1] of each answer; by default 1.
         agreement: The scores before confidence; by default the scores.
         prompts: The text of each prompt, one per text.
+        computed: Whether the answers are values of programs, which no grader reads from the texts.
     """
 
     scores: tuple[float | None, ...]
@@ -64,6 +65,7 @@ class Verdict:
     weights: tuple[float, ...] = ()
     agreement: tuple[float | None, ...] = ()
     prompts: tuple[str, ...] = ()
+    computed: bool = False
 
     def __post_init__(self) -> None:
         if not self.agreement:

@@ -83,7 +83,7 @@ def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str |
 
     With the run's extraction these are the stored answers. With another the stored texts are read again. The
     final answer is then the vote of the texts (candidates and verifier's solutions) that gave it, or of all
-    texts if there was none. An answer that no stored text gave stays as it is.
+    texts if there was none. An answer that no stored text gave stays as it is, and so does a program's value.
     """
     final, kind = record["answer"], record["answer_type"]
     stored = [candidate["answer"] for candidate in record["candidates"]]
@@ -91,12 +91,14 @@ def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str |
         return final, stored
     question, thinks = record["question"], record.get("thinks", False)  # older records lack it
     parsed = [
-        grader.extract(split(c.text, thinks)[1], kind, question, cut=c.cut) for c in stored_candidates(record)
+        c.answer if c.computed else grader.extract(split(c.text, thinks)[1], kind, question, cut=c.cut)
+        for c in stored_candidates(record)
     ]
     pairs = [*zip(stored, parsed, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         # A judge has texts, but no answers.
         solutions = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-        pairs += [(answer, grader.extract(text, kind, question)) for answer, text in solutions]
+        computed = verifier.get("computed", False)
+        pairs += [(a, a if computed else grader.extract(text, kind, question)) for a, text in solutions]
     sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
     return (grader.vote(sources, kind) if sources else final), parsed

@@ -1,39 +1,49 @@
-"""The value of a program as the text of an answer, which the grader reads like any other."""
+"""The value of a program as an answer: compared as such by every grader, which reads no text for it."""
 
 from __future__ import annotations
 
 import math
+import re
+from datetime import date
 from decimal import Decimal
 from typing import Any
+
+from soft_reasoning.answers import read_value
+from soft_reasoning.answers.choice import options
 
 MOST_DIGITS = 100
 MOST_CHARACTERS = 200
 KINDS = ("number", "boolean", "choice", "latex", "text")
 """Types of answers that a program can compute."""
+_OBJECT = re.compile(r"<\w+ .* at 0x\w+>")
+"""How the sandbox shows a function."""
 
 
-def as_text(value: Any, answer_type: str) -> str | None:
+def as_answer(value: Any, answer_type: str, question: str = "") -> str | None:
     """Return ``value`` as an answer of one of ``KINDS``, or None if it is not one.
 
-    A number is a whole or real number, a boolean is True or False, a choice is an option's index from 0. Text
-    stands for itself, whatever the type. NaN, infinity, complex numbers, None, containers and objects are
-    not answers.
+    A number is a whole or real number, a boolean is True or False, a choice is an option's index from 0, and
+    a text may be a date. A string is the answer that it names, whatever the type. NaN, infinity, complex
+    numbers, None, containers and objects are not answers.
 
-    >>> as_text(0.1 + 0.2, "number"), as_text(3.0, "number"), as_text(True, "number")
-    ('0.3', '3', None)
-    >>> as_text(1, "choice"), as_text(False, "boolean"), as_text([3], "number")
+    >>> as_answer(0.1 + 0.2, "number"), as_answer("3/4", "number"), as_answer(True, "number")
+    ('0.3', '0.75', None)
+    >>> as_answer(1, "choice"), as_answer(False, "boolean"), as_answer([3], "number")
     ('B', 'False', None)
     """
     if isinstance(value, str):
         text = " ".join(value[: 2 * MOST_CHARACTERS].split())
         short = 0 < len(text) <= MOST_CHARACTERS and len(value) <= 2 * MOST_CHARACTERS
-        return text if short and not (text[0] == "<" and text[-1] == ">") else None  # a function's name
+        return read_value(text, answer_type, question) if short and not _OBJECT.fullmatch(text) else None
     if isinstance(value, bool):
         return str(value) if answer_type in ("boolean", "text") else None
+    if isinstance(value, date):
+        return value.isoformat() if answer_type == "text" else None
     if answer_type == "boolean":
         return None
     if answer_type == "choice":
-        return chr(ord("A") + value) if isinstance(value, int) and 0 <= value < 26 else None
+        letter = chr(ord("A") + value) if isinstance(value, int) and 0 <= value < 26 else None
+        return letter if letter in (options(question) or {letter}) else None
     return _number(value)
 
 

@@ -56,4 +56,5 @@ class ProgramVerifier(Programs):
             tuple(program.text for program in new),
             (1.0,) * len(new),
             prompts=tuple(program.prompt for program in new),
+            computed=True,
         )

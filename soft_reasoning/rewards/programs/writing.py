@@ -6,14 +6,18 @@ al., arXiv 2211.10435). Its prompt is the task ``program`` of the wording.
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
+import warnings
 from dataclasses import dataclass, field
+from typing import cast
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.prompts import Wording
 from soft_reasoning.rewards.programs.sandbox import Outcome, Sandbox
-from soft_reasoning.rewards.programs.values import KINDS, as_text
+from soft_reasoning.rewards.programs.values import KINDS, as_answer
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
@@ -32,7 +36,8 @@ TASK = "program"
 """The name of the wording in ``prompt.wording.tasks``."""
 NOT_COMPUTED = "programs: expected questions that a program can compute, got "
 INSTEAD = "use verifier=single_judge or method=self_consistency"
-_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^`\n]*$\n?", re.MULTILINE)
+_DEFINED = re.compile(r"^[ \t]*def solution\(.*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """The program, any error, and its answer on the last line, from which a grader reads it again."""
+        """The program, any error, and its answer on the last line, for readers."""
         end = f"Answer: {self.answer}" if self.error is None else f"Error: {self.error}\nAnswer: no answer"
         return f"```python\n{self.code}\n```\n{end}"
 
@@ -66,6 +71,7 @@ class Program:
             self.text,
             self.answer,
             round=0,
+            computed=True,
             generated_tokens=self.completion.generated_tokens,
             finish_reason=self.completion.finish_reason,
             token_ids=self.completion.token_ids,
@@ -158,18 +164,36 @@ class Programs:
 
 
 def code_of(text: str) -> str:
-    """Return the first fenced block of ``text``, or all of it if there is none."""
-    fenced = _FENCED.search(text)
-    return (fenced[1] if fenced else text).rstrip()
+    """Return the program of ``text``: the first of its parts between fences that defines ``solution()``.
+
+    A model may start over after the cue, or not indent what follows it. Of these forms the first one that is
+    Python counts.
+    """
+    parts = [part for part in _FENCE.split(text.replace("\r\n", "\n")) if _DEFINED.search(part)]
+    for part in parts:
+        begin = cast(re.Match[str], _DEFINED.search(part))
+        head, body = part[: begin.end()], part[begin.end() :]
+        for form in (part, part[: begin.start()] + body, head + textwrap.indent(body, "    ")):
+            if _DEFINED.search(form) and _is_python(form):
+                return form.rstrip()
+    return (parts or [text])[0].rstrip()
+
+
+def _is_python(code: str) -> bool:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def answer_of(outcome: Outcome, problem: Problem, grader: AnswerGrader) -> tuple[str | None, str | None]:
-    """Return the answer that a program's value stands for, or None and the reason."""
+    """Return the answer that a program's value is, or None and the reason."""
     if outcome.error is not None:
         return None, outcome.error
     kind = problem.answer_type
-    text = as_text(outcome.value, kind)
-    answer = None if text is None else grader.extract(f"Answer: {text}", kind, problem.question)
+    answer = as_answer(outcome.value, kind, problem.question)
     if answer is None:
         return None, f"expected an answer of type {kind}, got a value of type {type(outcome.value).__name__}"
-    return answer, None
+    return grader.of_value(answer, kind), None

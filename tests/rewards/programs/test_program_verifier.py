@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from soft_reasoning import SoftReasoner, api
+from soft_reasoning.answers import LmEvalGrader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method, check_fits
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.programs import ProgramVerifier
+from soft_reasoning.configuration.parts import built
+from soft_reasoning.rewards.programs import ProgramVerifier, Sandbox
+from soft_reasoning.rewards.programs.writing import code_of
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.runs import local
+from soft_reasoning.runs.records import read_answers, to_record
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, UserError
 from tests.rewards.programs.programming import (
@@ -130,6 +134,51 @@ def test_the_best_candidate_is_the_one_that_programs_agree_with():
     assert result.answer == "15"
     assert [c.verified for c in result.candidates] == pytest.approx([1 / 3, 0, 2 / 3])
     assert result.usage["verifier"].sequences == 4
+
+
+START = "```python\ndef solution():\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        START + "    return 5",
+        START + "    return 5\n```\nIt returns 5.",
+        START + "def solution():\n    return 5\n```",
+        START + "def half(x):\n    return x / 2\ndef solution():\n    return half(10)\n```",
+        START + "```python\ndef solution():\n    return 5\n```",
+        START + "Here is the code:\n```python\ndef solution():\n    return 5\n```",
+        START + "total = 2 + 3\nreturn total",
+        "```Python\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "```python3\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "~~~python\ndef solution():\n    return 5\n~~~\nIt returns 5.",
+        "```\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "```text\nAdd 2 and 3.\n```\n```python\ndef solution():\n    return 5\n```",
+        START.replace("\n", "\r\n") + "    return 5\r\n```\r\nIt returns 5.",
+        START + "    note = '```'\n    return 5\n```",
+        START + '    note = "a ``` b"\n    return 5\n```\nIt returns 5.',
+        "def solution():\n    return 5\n```\nIt returns 5.",
+        "def solution():\n    return 5",
+    ],
+)
+def test_a_program_is_found_whatever_its_fence(text):
+    [outcome] = Sandbox().run([code_of(text)])
+    assert (outcome.value, outcome.error) == (5, None)
+
+
+@pytest.mark.parametrize("grader", ["lm_eval_strict", "lm_eval_flexible", "released"])
+def test_programs_answer_and_judge_under_every_grader(grader):
+    config = compose_config([f"grader={grader}"])
+    for options in (["method=program"], BEST):
+        method, context = world(Programmer([RIGHT], answers=["11", "12", "#### 15. Answer: 15"]), *options)
+        context = replace(context, grader=built(config, "grader"))
+        [(_, result)] = drive([PROBLEM], method, context)
+        assert context.grader.correct(result.answer, PROBLEM) is True
+        record = to_record(PROBLEM, result, context.grader)
+        if options == ["method=program"]:
+            assert read_answers(record, LmEvalGrader("strict-match")) == (result.answer, [result.answer])
+        else:
+            assert [c.verified for c in result.candidates] == [0, 0, 1]
 
 
 def test_rounds_reuse_the_programs():
