@@ -125,6 +125,7 @@ def test_the_configuration_of_any_method_is_shown(run, method):
     shown = run(f"method={method}", "--cfg", "job")
     assert shown.returncode == 0, shown.stderr
     assert yaml.safe_load(shown.stdout)["method"]["name"] == method
+    assert ("acquisition" in shown.stdout) == (method == "soft_reasoning")  # only what it reads
     listed = run("--info", "defaults", f"method={method}")
     assert listed.returncode == 0 and f"method/{method} " in listed.stdout, listed.stderr
 

@@ -21,7 +21,15 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.configuration.choices import conf_dir, known_keys
-from soft_reasoning.configuration.compose import prepare, quoted, read_words, run_name, settle, typed_keys
+from soft_reasoning.configuration.compose import (
+    compose_config,
+    prepare,
+    quoted,
+    read_words,
+    run_name,
+    settle,
+    typed_keys,
+)
 from soft_reasoning.configuration.errors import not_an_override, one_line
 from soft_reasoning.types import UserError
 
@@ -72,6 +80,9 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             ]
             sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(options))}"
             options.append(f"hydra.sweep.dir={quoted(sweep)}")
+        if flags in (["--cfg", "job"], ["-c", "job"]):  # without the parts that the method does not read
+            print(OmegaConf.to_yaml(compose_config(options)), end="")
+            return None
         sys.argv[1:] = [*options, *flags]  # Hydra reads no option after a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)

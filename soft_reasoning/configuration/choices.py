@@ -8,13 +8,14 @@ holds the rest: models, data sets, wording, experiments and presets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra_zen import builds, to_yaml
+from hydra_zen import builds
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
@@ -63,14 +64,17 @@ SHORT = ("k", "d", "delta", "rounds", "temperature", "placement")
 
 def part(target: Target, /, partial: bool = False, **values: Any) -> dict[str, Any]:
     """Return the configuration of ``target``: all options of its signature, under ``values``."""
-    node: dict[str, Any] = {"_target_": target} | ({"_partial_": True} if partial else {})
-    if not isinstance(target, str):
-        texts: dict[str, Any] = {name: value for name, value in values.items() if isinstance(value, str)}
-        made = builds(target, populate_full_signature=True, **texts)
-        node = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(to_yaml(made))))
-    node |= values
+    node = {"_target_": target} if isinstance(target, str) else deepcopy(_signature(target, *sorted(values)))
+    node |= values | ({"_partial_": True} if partial else {})
     _share_limit(node)
     return node
+
+
+@cache
+def _signature(target: Callable[..., Any], *given: str) -> dict[str, Any]:
+    """The options of a class with their defaults, without those that are ``given``."""
+    made = builds(target, populate_full_signature=True, zen_exclude=given)
+    return cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(made)))
 
 
 def _share_limit(node: dict[str, Any]) -> None:

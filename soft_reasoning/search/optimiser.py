@@ -134,7 +134,9 @@ class BayesianOptimiser:
     def __post_init__(self) -> None:
         choice("incumbent", self.incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
-        self._try_acquisition()
+        self._takes_best, self._draws_inside = True, False
+        if self.acquisition is not ADAPTIVE_EI:  # the default works; a try imports for half a second
+            self._try_acquisition()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("k", k, least=1)
