@@ -1,9 +1,14 @@
 """The pool of keys and values, and attention over it."""
 
+import pytest
 import torch
 
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine, attention, model_runner
 from soft_reasoning.engines.huggingface.attention import KeyValuePool
+from soft_reasoning.types import Request
 from tests.engines.capturing import Capturing
+from tests.engines.models import random_ids, tiny
 
 WIDTHS = (16, 16, 32)
 """Widths of the heads of three layers, as in Gemma 4."""
@@ -41,3 +46,42 @@ def test_layers_of_one_shape_are_cleared_together_without_a_wait():
     with Capturing() as seen:
         pool.clear([3, 1])
     assert not seen.broken and seen.kernels == ["_to_copy", *["index_fill_"] * 4]
+
+
+def logits_after(engine: HuggingFaceEngine, prompts: list[tuple[int, ...]]) -> torch.Tensor:
+    done = engine.generate([Request(prompt, max_new_tokens=0, next_logits=True) for prompt in prompts])
+    return torch.stack([completion.next_logits for completion in done])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3_text"])
+def test_long_prompts_attend_by_sequence_as_exactly_as_in_tiles(family, dtype, monkeypatch):
+    """Among short ones, whole and after a cached prefix, and in passes that cut a prompt."""
+    head = random_ids(100, 1)
+    prompts = [
+        head,
+        head + random_ids(100, 2),
+        random_ids(20, 3),
+        head + random_ids(9, 4),
+        random_ids(400, 5),
+    ]
+    exact = logits_after(HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer()), prompts)
+    calls, flash = [], attention._flash
+    monkeypatch.setattr(
+        attention, "_flash", lambda *a, causal: calls.append(causal) or flash(*a, causal=causal)
+    )
+    monkeypatch.setitem(model_runner.PREFILL_TOKENS, "cpu", 300)
+    engine = HuggingFaceEngine.from_loaded(tiny(family).to(dtype), FakeTokenizer())
+    got = logits_after(engine, prompts)
+    assert {*calls} == {True, False}
+    monkeypatch.setitem(model_runner.LEAST_SPAN, "cpu", 10**6)
+    calls.clear()
+    tiles = logits_after(HuggingFaceEngine.from_loaded(tiny(family).to(dtype), FakeTokenizer()), prompts)
+    assert not calls
+    assert (got - exact).norm() < 1.2 * (tiles - exact).norm()
+
+
+def test_in_float32_on_the_cpu_and_with_sinks_or_caps_all_attend_in_tiles(monkeypatch):
+    monkeypatch.setattr(attention, "_flash", lambda *_, **__: 1 / 0)
+    for model in (tiny("llama"), *(tiny(family).to(torch.bfloat16) for family in ("gpt_oss", "gemma2"))):
+        logits_after(HuggingFaceEngine.from_loaded(model, FakeTokenizer()), [random_ids(200, 1)])

@@ -11,9 +11,9 @@ only, which is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from soft_reasoning.engines.huggingface.block_manager import BLOCK
 from soft_reasoning.engines.huggingface.tiles import MASKED, Chunk, Piece, split_into_chunks
 
 NAME = "soft_reasoning_blocks"
+Pieces: TypeAlias = Callable[[int | None], list[Piece]]
 
 
 class KeyValuePool:
@@ -72,8 +73,19 @@ class KeyValuePool:
         return sum(x.shape[1:].numel() * x.element_size() for layer in self._layers.values() for x in layer)
 
 
+class Span(NamedTuple):
+    """Tokens ``first`` to ``end`` of a pass: a sequence's from ``position`` on, with its block ``table``."""
+
+    first: int
+    end: int
+    position: int
+    table: list[int]
+
+
 class Pass:
     """The tokens of one forward pass: where their keys go, and which tiles they read.
+
+    Tokens of ``spans`` attend by sequence instead, where :func:`_takes_spans` allows it.
 
     Args:
         pool: Keys and values of all layers.
@@ -81,6 +93,8 @@ class Pass:
         written: (block, offset), (M,) each: where the keys of the first M tokens go.
         pieces: Maps a sliding window (None: all earlier positions are seen) to the pieces that tokens read.
         device: The model's.
+        spans: Sequences with many new tokens.
+        rest: As ``pieces``, for the tokens that are not in ``spans``.
     """
 
     def __init__(
@@ -88,15 +102,18 @@ class Pass:
         pool: KeyValuePool,
         positions: Tensor,
         written: tuple[Tensor, Tensor],
-        pieces: Callable[[int | None], list[Piece]],
+        pieces: Pieces,
         device: torch.device,
+        spans: Sequence[Span] = (),
+        rest: Pieces = lambda _: [],
     ) -> None:
         self.pool = pool
         self.written: tuple[Tensor, ...] = tuple(x.to(device, non_blocking=True) for x in written)
         padded = pad(positions, (0, 1))  # the last is the position of padding readers
         self._positions = padded.to(device, non_blocking=True)
-        self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
-        self._biases: dict[int | None, list[list[Tensor | None]]] = {}
+        self._pieces, self._spans, self._rest = pieces, spans, rest
+        self._chunks: dict[tuple[int | None, bool], list[Chunk]] = {}
+        self._biases: dict[tuple[int | None, bool], list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1
 
     @property
@@ -118,9 +135,6 @@ class Pass:
     ) -> Tensor:
         """Attention of the tokens over their sequences' blocks.
 
-        In half precision scores, softmax and sums are float32 nonetheless: where keys have large biases, as
-        Qwen2's, scores are in the hundreds and their differences would be rounded away.
-
         Args:
             q: (N, Hq, d).
             k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
@@ -132,46 +146,20 @@ class Pass:
         Returns:
             (N, Hq, dv).
         """
-        # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
         keys, values = self._write(layer, k, v)
-        if not _takes_half(q):  # queries are fewer than scores
-            q, scale = q.float() * scale, 1.0
-        heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
-        total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
-        rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
-        for chunk, biases in self._chunks_for(window):
-            out = torch.empty(
-                chunk.rows * heads, repeat * values.shape[3], dtype=torch.float32, device=q.device
-            )
-            lse = torch.empty(chunk.rows * heads, repeat, dtype=torch.float32, device=q.device)
-            end = 0
-            for tiles, bias in zip(chunk.tiles, biases, strict=True):
-                picked = rows.index_select(0, tiles.queries(heads))
-                begin, end = end, end + len(picked)
-                k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
-                scores = _product(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles)
-                if scale != 1:
-                    scores.mul_(scale)
-                if softcap is not None:
-                    scores = scores.div_(softcap).tanh_().mul_(softcap)
-                if bias is not None:
-                    scores.view(len(bias), heads, bias.shape[2], -1, BLOCK).add_(bias)
-                weights = scores.softmax(-1)
-                # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
-                shape = scores.shape[:2]
-                torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
-                sums = out[begin:end].view(*shape, values.shape[3])
-                _product(weights, v_tiles, out=sums)
-            order = chunk.order(heads)
-            shape = len(chunk.tokens), heads * repeat
-            total.add(
-                chunk.tokens,
-                out.index_select(0, order).view(*shape, -1),
-                lse.index_select(0, order).view(shape),
-            )
-        if sinks is not None:
-            total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
-        return total.mean().to(v.dtype)
+        if window is not None and window >= self._longest:
+            window = None
+        plain = window is None and softcap is None and sinks is None
+        if not (self._spans and plain and _takes_spans(q, v)):
+            chunks = self._chunks_for(window, self._pieces)
+            return _attend_tiles(chunks, q, keys, values, scale, softcap, sinks)
+        chunks = self._chunks_for(None, self._rest)
+        out = (
+            _attend_tiles(chunks, q, keys, values, scale) if chunks else v.new_zeros(*q.shape[:2], v.shape[2])
+        )
+        for span in self._spans:
+            out[span.first : span.end] = _attend_span(span, q, k, v, keys, values, scale)
+        return out
 
     def advance(self) -> None:
         """Move to the next position of every token, inside the same blocks."""
@@ -188,19 +176,17 @@ class Pass:
         values[block, :, offset] = v[: len(block)]
         return keys, values
 
-    def _chunks_for(self, window: int | None) -> Iterable[tuple[Chunk, list[Tensor | None]]]:
-        """The chunks, and their tiles' biases, for all layers with this ``window``."""
-        if window is not None and window >= self._longest:
-            window = None
-        if window not in self._chunks:
+    def _chunks_for(self, window: int | None, pieces: Pieces) -> list[tuple[Chunk, list[Tensor | None]]]:
+        """The chunks of ``pieces``, and their tiles' biases, for all layers with this ``window``."""
+        key = window, pieces is self._pieces
+        if key not in self._chunks:
             tokens = len(self._positions) - 1
-            self._chunks[window] = split_into_chunks(self._pieces(window), tokens, self._positions.device)
-        if window not in self._biases:
-            self._biases[window] = [
-                [tiles.bias(self._positions, window) for tiles in chunk.tiles]
-                for chunk in self._chunks[window]
+            self._chunks[key] = split_into_chunks(pieces(window), tokens, self._positions.device)
+        if key not in self._biases:
+            self._biases[key] = [
+                [tiles.bias(self._positions, window) for tiles in chunk.tiles] for chunk in self._chunks[key]
             ]
-        return zip(self._chunks[window], self._biases[window], strict=True)
+        return list(zip(self._chunks[key], self._biases[key], strict=True))
 
 
 current_pass: ContextVar[Any] = ContextVar("current_pass")
@@ -237,6 +223,102 @@ def block_attention(
 
 
 AttentionInterface.register(NAME, block_attention)
+
+
+def _attend_tiles(
+    chunks: list[tuple[Chunk, list[Tensor | None]]],
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """(N, Hq, dv): the attention of tokens over a layer's ``keys`` and ``values`` by the tiles in ``chunks``.
+
+    Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum. In half precision
+    scores, softmax and sums are float32 nonetheless: where keys have large biases, as Qwen2's, scores are in
+    the hundreds and their differences would be rounded away.
+    """
+    dtype = q.dtype
+    if not _takes_half(q):  # queries are fewer than scores
+        q, scale = q.float() * scale, 1.0
+    heads, repeat = keys.shape[1], q.shape[1] // keys.shape[1]
+    total = _Sum(len(q), q.shape[1], values.shape[3], q.device)
+    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
+    for chunk, biases in chunks:
+        out = torch.empty(chunk.rows * heads, repeat * values.shape[3], dtype=torch.float32, device=q.device)
+        lse = torch.empty(chunk.rows * heads, repeat, dtype=torch.float32, device=q.device)
+        end = 0
+        for tiles, bias in zip(chunk.tiles, biases, strict=True):
+            picked = rows.index_select(0, tiles.queries(heads))
+            begin, end = end, end + len(picked)
+            k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
+            scores = _product(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles)
+            if scale != 1:
+                scores.mul_(scale)
+            if softcap is not None:
+                scores = scores.div_(softcap).tanh_().mul_(softcap)
+            if bias is not None:
+                scores.view(len(bias), heads, bias.shape[2], -1, BLOCK).add_(bias)
+            weights = scores.softmax(-1)
+            # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
+            shape = scores.shape[:2]
+            torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
+            sums = out[begin:end].view(*shape, values.shape[3])
+            _product(weights, v_tiles, out=sums)
+        order = chunk.order(heads)
+        shape = len(chunk.tokens), heads * repeat
+        total.add(
+            chunk.tokens,
+            out.index_select(0, order).view(*shape, -1),
+            lse.index_select(0, order).view(shape),
+        )
+    if sinks is not None:
+        total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
+    return total.mean().to(dtype)
+
+
+def _takes_spans(q: Tensor, v: Tensor) -> bool:
+    """Whether PyTorch's flash attention takes ``q`` and ``v``, and no result is promised bit for bit."""
+    if q.dtype == torch.float32 or q.shape[2] != v.shape[2]:
+        return False
+    if q.device.type == "cuda":
+        capable = torch.cuda.get_device_capability(q.device) >= (8, 0)
+        return capable and q.shape[2] % 8 == 0 and q.shape[2] <= 256
+    return q.device.type == "cpu"
+
+
+def _attend_span(
+    span: Span, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, scale: float
+) -> Tensor:
+    """(n, Hq, dv): the attention of the tokens of ``span`` over each other and over earlier positions.
+
+    The two parts are joined by the log-sum-exp of their scores.
+    """
+    new, heads = slice(span.first, span.end), k.shape[1]
+    queries = q[new].unflatten(1, (heads, -1)).permute(1, 2, 0, 3)
+    out, lse = _flash(queries, k[new].transpose(0, 1), v[new].transpose(0, 1), scale, causal=True)
+    if span.position:
+        blocks = on_device(span.table[: -(-span.position // BLOCK)], q.device)
+        earlier_k = keys.index_select(0, blocks).permute(1, 0, 3, 2).flatten(1, 2)[:, : span.position]
+        earlier_v = values.index_select(0, blocks).transpose(0, 1).flatten(1, 2)[:, : span.position]
+        earlier, other = _flash(queries, earlier_k, earlier_v, scale, causal=False)
+        out = out.float().lerp(earlier.float(), torch.sigmoid(other - lse).unsqueeze(-1))
+    return out.permute(2, 0, 1, 3).flatten(1, 2).to(v.dtype)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
+    """Attention and log-sum-exp of ``q`` (Hkv, r, n, d) over ``k`` (Hkv, m, d) and ``v`` (Hkv, m, dv).
+
+    It is what scaled_dot_product_attention calls, which keeps the log-sum-exp to itself.
+    """
+    run = torch.ops.aten._scaled_dot_product_flash_attention
+    if q.device.type == "cpu":
+        run = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    k, v = (x[:, None].expand(-1, q.shape[1], -1, -1) for x in (k, v))
+    out, lse, *_ = run(q, k, v, 0.0, causal, scale=scale)
+    return out, lse
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.devices import on_device
-from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, current_pass
+from soft_reasoning.engines.huggingface.attention import NAME, KeyValuePool, Pass, Span, current_pass
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.decode_graphs import DecodeGraphs, DecodePass, fuse_norms
 from soft_reasoning.engines.huggingface.sequence import Sequence
@@ -27,6 +27,8 @@ PADDING = 8
 """On the CPU a pass has a multiple of this many rows: products of fewer rows may sum in another order."""
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
+LEAST_SPAN = {"cpu": 64, "cuda": 512}
+"""New tokens of a sequence from which it attends apart; on a GPU tiles need fewer launches for short ones."""
 CACHE_SHARE, LEAST_CACHED = 16, 8192
 """Cached prefixes hold at most the larger of ``max_tokens / CACHE_SHARE`` and ``LEAST_CACHED`` positions."""
 
@@ -252,7 +254,15 @@ class ModelRunner(Runner):
         blocks = [table[row.position :][: row.tokens] for row, table in zip(rows, tables, strict=True)]
         written = torch.cat(blocks), positions % BLOCK
         padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)])
-        current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows), device)
+        least = LEAST_SPAN.get(device.type, LEAST_SPAN["cuda"])
+        spans = [
+            Span(row.end - row.tokens, row.end, row.position, row.sequence.block_table)
+            for row in rows
+            if row.tokens >= least
+        ]
+        rest = [row for row in rows if row.tokens < least]
+        pieces, others = partial(_prefill_pieces, rows), partial(_prefill_pieces, rest)
+        current = Pass(self._pool, padded, written, pieces, device, spans, others)
         ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
         wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)

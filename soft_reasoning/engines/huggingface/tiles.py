@@ -133,4 +133,4 @@ def split_into_chunks(pieces: list[Piece], tokens: int, device: torch.device) ->
             rows = 0
         chunks[-1].append(piece)
         rows += piece.size
-    return [Chunk(members, tokens, device) for members in chunks]
+    return [Chunk(members, tokens, device) for members in chunks if members]
