@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from time import perf_counter
 
 import psutil
 import torch
@@ -29,6 +31,11 @@ CPU_BYTES = 2**31
 
 SMALL_MODEL_PARAMETERS = 20_000_000
 """Models with fewer parameters have passes too short to be shared among threads."""
+
+ROWS_TIMED, OPERATIONS_TIMED, SECONDS_TIMED = 64, 10**8, 0.05
+"""Rows and operations of a product that is timed, and for how long all of them are."""
+GAIN = 1.25
+"""How much faster more threads, or bfloat16, must be on the CPU to be chosen."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -74,21 +81,48 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
     return tokens
 
 
-def choose_threads(threads: int | None, parameters: int) -> None:
-    """Compute with ``threads`` threads from now on; None is one thread for a small model.
+@cache
+def product_speeds(width: int) -> dict[tuple[torch.dtype, int], float]:
+    """Operations per second on this CPU of a linear layer of ``width`` inputs, by dtype and threads.
+
+    It takes about ``SECONDS_TIMED``. A speed is the mean over its share of that time, not the best: where
+    other work takes a core, threads wait for each other.
+    """
+    most, speeds = torch.get_num_threads(), dict[tuple[torch.dtype, int], float]()
+    columns = max(64, OPERATIONS_TIMED // (2 * ROWS_TIMED * width))
+    kinds = [(dtype, count) for dtype in (torch.float32, torch.bfloat16) for count in sorted({1, most})]
+    try:
+        for dtype, count in kinds:
+            torch.set_num_threads(count)
+            rows, weight = torch.ones(ROWS_TIMED, width, dtype=dtype), torch.ones(columns, width, dtype=dtype)
+            torch.nn.functional.linear(rows, weight)  # sets its threads and kernels up
+            start, repeats = perf_counter(), 0
+            while (seconds := perf_counter() - start) < SECONDS_TIMED / len(kinds) or not repeats:
+                torch.nn.functional.linear(rows, weight)
+                repeats += 1
+            speeds[dtype, count] = repeats * 2 * ROWS_TIMED * width * columns / seconds
+    finally:
+        torch.set_num_threads(most)
+    return speeds
+
+
+def choose_threads(threads: int | None, parameters: int, dtype: torch.dtype, width: int) -> None:
+    """Compute with ``threads`` threads from now on; None is one for a small model, or if more gain little.
 
     The passes of a small model are short. On a busy machine, threads that wait for each other in every pass
     take many times as long as one thread. Settings in the user's environment have priority.
     """
     in_environment = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
-    if (
-        threads is None
-        and not in_environment
-        and parameters < SMALL_MODEL_PARAMETERS
-        and torch.get_num_threads() > 1
-    ):
-        log.info("one thread, since the model is small (engine.threads=N takes more)")
-        threads = 1
+    most = torch.get_num_threads()
+    if threads is None and not in_environment and most > 1:
+        if parameters < SMALL_MODEL_PARAMETERS:
+            log.info("one thread, since the model is small (engine.threads=N takes more)")
+            threads = 1
+        elif (dtype, most) in (speeds := product_speeds(width)):
+            one, all_of_them = speeds[dtype, 1] / 1e9, speeds[dtype, most] / 1e9
+            threads = most if all_of_them > GAIN * one else 1
+            reason = f"products reach {one:.0f} GFLOPS with one thread here and {all_of_them:.0f} with {most}"
+            log.info("%d %s: %s (engine.threads)", threads, "thread" if threads == 1 else "threads", reason)
     if threads is not None:
         torch.set_num_threads(threads)
 

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAn
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.engines.devices import is_out_of_memory, too_large
+from soft_reasoning.engines.devices import GAIN, is_out_of_memory, product_speeds, too_large
 from soft_reasoning.engines.paths import ADVICE, is_gguf, refuse_part, resolve
 from soft_reasoning.types import UserError
 
@@ -31,39 +31,49 @@ def choose_dtype(
     name: str | torch.dtype,
     device: torch.device,
     parameters: Callable[[], int] = lambda: 0,
+    width: int = 1024,
     *,
     gguf: bool = False,
 ) -> str | torch.dtype:
     """Return a dtype.
 
     ``auto`` is the dtype of the stored weights, and bfloat16 for a GGUF file, whose weights have none. On the
-    CPU it is float32, or bfloat16 for models of more than ``LARGE`` ``parameters`` if the processor
-    multiplies bfloat16.
+    CPU it is float32, or bfloat16 for models of more than ``LARGE`` ``parameters`` if products of ``width``
+    inputs are faster in it here.
     """
     if isinstance(name, torch.dtype):
         return name
     if name == "auto" and device.type != "cpu":
         return torch.bfloat16 if gguf else "auto"
     if name == "auto":
-        reason = multiplies_bfloat16()
-        if not reason or parameters() <= LARGE:
-            return torch.float32
-        log.info("bfloat16, which this processor multiplies (%s); model.dtype=float32 is exact", reason)
-        return torch.bfloat16
+        return _choose_dtype(width) if parameters() > LARGE else torch.float32
     if name not in DTYPES:
         raise OptionError("dtype", f"expected auto or one of {', '.join(DTYPES)}, got {name!r}")
     return DTYPES[name]
 
 
-def multiplies_bfloat16() -> str:
-    """Which of the processor's instructions multiply bfloat16; empty if none does or PyTorch cannot say."""
-    has = getattr(torch.cpu, "get_capabilities", dict)()
-    return next((name for name in ("amx_bf16", "avx512_bf16") if has.get(name)), "")
+def _choose_dtype(width: int) -> torch.dtype:
+    """The faster of bfloat16 and float32 on this CPU."""
+    best = dict[torch.dtype, float]()
+    for (dtype, _), speed in product_speeds(width).items():
+        best[dtype] = max(speed / 1e9, best.get(dtype, 0.0))
+    exact, half = best[torch.float32], best[torch.bfloat16]
+    chosen = torch.bfloat16 if half > GAIN * exact else torch.float32
+    other = "float32 is exact" if chosen == torch.bfloat16 else "bfloat16 takes half the memory"
+    kind = str(chosen).removeprefix("torch.")
+    reached = f"products reach {exact:.0f} GFLOPS in float32 here and {half:.0f} in bfloat16"
+    log.info("%s: %s; model.dtype=%s", kind, reached, other)
+    return chosen
 
 
 def is_large(model: Any) -> bool:
     """Whether ``model`` has more than ``LARGE`` parameters."""
     return sum(parameter.numel() for parameter in model.parameters()) > LARGE
+
+
+def width_of(config: Any) -> int:
+    """The width of the layers of the model that ``config`` describes."""
+    return getattr(config.get_text_config(), "hidden_size", 1024)
 
 
 def count_parameters(config: Any, trust_remote_code: bool = False) -> int:
@@ -106,7 +116,7 @@ def load(
         check_kind(config)
         trusted = bool(source.get("trust_remote_code"))
         parameters = partial(count_parameters, config, trusted)
-        options["dtype"] = choose_dtype(dtype, device, parameters, gguf=is_gguf(path))
+        options["dtype"] = choose_dtype(dtype, device, parameters, width_of(config), gguf=is_gguf(path))
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)

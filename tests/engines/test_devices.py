@@ -1,11 +1,13 @@
 """Which device, how many threads, and how much memory for keys and values."""
 
 import logging
+from time import perf_counter
 
 import pytest
 import torch
 
-from soft_reasoning.engines.devices import choose_device, fitting_tokens
+from soft_reasoning.engines import devices
+from soft_reasoning.engines.devices import choose_device, choose_threads, fitting_tokens, product_speeds
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import UserError
 
@@ -51,6 +53,44 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog,
         assert told == (["INFO"] if used == 1 else [])
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def three_threads(monkeypatch):
+    """Threads as PyTorch has them by default."""
+    before = torch.get_num_threads()
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("speed, used", [(40e9, 1), (60e9, 1), (150e9, 3)])
+def test_threads_that_gain_little_here_are_not_used(monkeypatch, caplog, three_threads, speed, used):
+    kind = torch.float32
+    monkeypatch.setattr(devices, "product_speeds", lambda width: {(kind, 1): 50e9, (kind, 3): speed})
+    with caplog.at_level(logging.INFO):
+        choose_threads(None, 135_000_000, kind, 576)
+    assert torch.get_num_threads() == used
+    told = f"products reach 50 GFLOPS with one thread here and {speed / 1e9:.0f} with 3 (engine.threads)"
+    assert caplog.messages == [f"{used} thread{'s' if used > 1 else ''}: {told}"]
+    monkeypatch.setattr(devices, "product_speeds", lambda width: 1 / 0)  # named, or too small to ask
+    choose_threads(2, 135_000_000, kind, 576)
+    assert torch.get_num_threads() == 2
+    choose_threads(None, 1_000_000, kind, 64)
+    assert torch.get_num_threads() == 1
+
+
+def test_speeds_are_measured_in_little_time(three_threads):
+    product_speeds.cache_clear()
+    start = perf_counter()
+    speeds = product_speeds(512)
+    assert perf_counter() - start < 5  # of a busy machine
+    assert torch.get_num_threads() == 3
+    assert {*speeds} == {(kind, count) for kind in (torch.float32, torch.bfloat16) for count in (1, 3)}
+    assert all(speed > 0 for speed in speeds.values())
+    assert product_speeds(512) is speeds
 
 
 def test_a_number_of_threads_that_cannot_be_is_refused():

@@ -1,6 +1,7 @@
 """Models that cannot be loaded or served are rejected in one line; memory that runs out is lived with."""
 
 import json
+import logging
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -95,20 +96,24 @@ def test_every_end_token_of_the_generation_config_ends_a_completion(engine):
 
 
 @pytest.mark.parametrize(
-    "has, parameters, expected",
+    "half, parameters, expected",
     [
-        ({}, 1_500_000_000, torch.float32),
-        ({"avx512_bf16": True}, 1_500_000_000, torch.bfloat16),
-        ({"amx_bf16": True, "avx512_bf16": True}, 1_500_000_000, torch.bfloat16),
-        ({"avx512_bf16": True}, 135_000_000, torch.float32),
+        (20e9, 1_500_000_000, torch.float32),
+        (90e9, 1_500_000_000, torch.float32),
+        (300e9, 1_500_000_000, torch.bfloat16),
+        (300e9, 135_000_000, torch.float32),
     ],
 )
-def test_auto_is_bfloat16_for_large_models_where_the_processor_multiplies_it(
-    monkeypatch, has, parameters, expected
+def test_auto_is_bfloat16_for_large_models_where_products_are_faster_in_it(
+    monkeypatch, caplog, half, parameters, expected
 ):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    speeds = {(torch.float32, 1): 50e9, (torch.float32, 2): 80e9, (torch.bfloat16, 1): half / 2}
+    monkeypatch.setattr(loading, "product_speeds", lambda width: speeds | {(torch.bfloat16, 2): half})
     cpu = torch.device("cpu")
-    assert loading.choose_dtype("auto", cpu, lambda: parameters) == expected
+    with caplog.at_level(logging.INFO):
+        assert loading.choose_dtype("auto", cpu, lambda: parameters) == expected
+    told = f"products reach 80 GFLOPS in float32 here and {half / 1e9:.0f} in bfloat16"
+    assert (told in caplog.text) == (parameters > loading.LARGE)
     assert loading.choose_dtype("float32", cpu, lambda: parameters) == torch.float32
     assert loading.choose_dtype("auto", torch.device("cuda"), lambda: parameters) == "auto"
     assert loading.choose_dtype("auto", torch.device("cuda"), gguf=True) == torch.bfloat16

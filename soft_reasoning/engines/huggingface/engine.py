@@ -48,7 +48,8 @@ class HuggingFaceEngine(Engine):
             the free memory. It is halved permanently when memory runs out.
         max_batch_rows: Maximum number of sequences that run at once; others wait. None is no bound, but
             ``ROWS_ON_CPU`` for a large model on the CPU: more rows save little time and delay first results.
-        threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default.
+        threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default if a
+            product is faster with it than with one thread when the model is loaded.
 
     Results are reproducible as for every :class:`Engine`, and bitwise so where ``batch_invariant`` is true
     (mixtures of experts: the same tokens). The number of threads and the CPU type may change the last bits.
@@ -93,7 +94,8 @@ class HuggingFaceEngine(Engine):
                 revision=revision,
                 trust_remote_code=trust_remote_code,
             )
-            choose_threads(threads, sum(parameter.numel() for parameter in model.parameters()))
+            parameters = sum(parameter.numel() for parameter in model.parameters())
+            choose_threads(threads, parameters, model.dtype, loading.width_of(model.config))
             self._set_up(model, tokenizer, max_batch_tokens, max_batch_rows)
 
     @classmethod
