@@ -38,6 +38,8 @@ from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.scheduling.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution
+from soft_reasoning.space.task_space import TaskSpace
+from soft_reasoning.task.objective import TaskObjective
 from soft_reasoning.types import Problem, Result, Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -303,15 +305,57 @@ class SoftReasoner:
         method = cast(SoftReasoning, self.method)  # the objective checks it
         return SoftReasoningObjective(problem, method, self.context, negate=negate, run=self.run_method)
 
+    def task_objective(
+        self,
+        problems: Sequence[Problem],
+        space: TaskSpace | None = None,
+        *,
+        accepted: Sequence[Sequence[str]] | None = None,
+        negate: bool = False,
+    ) -> TaskObjective:
+        """Return the mean reward of a task's questions as a BoTorch test problem over soft tokens they share.
+
+        Args:
+            problems: The questions with their reference answers, as :meth:`problem` returns them.
+            space: The soft tokens; by default one vector in place of the first answer token.
+            accepted: The answers of each question that are rewarded; None is the reference answer.
+            negate: Whether to return minus the mean, for optimisers that minimise.
+
+        Raises:
+            UserError: As :class:`~soft_reasoning.task.TaskObjective`.
+
+        Example:
+            >>> train = [reasoner.problem(question, gold) for question, gold in rows[:64]]
+            >>> others = [reasoner.problem(question, gold) for question, gold in rows[64:192]]
+            >>> found = tune(reasoner.task_objective(train), reasoner.task_objective(others))
+            >>> found.point.save("point.json")
+            >>> reasoner.solve(question, method=SoftToken(point="point.json"))
+        """
+        return TaskObjective(
+            problems,
+            space or TaskSpace(),
+            self.context,
+            accepted=accepted,
+            max_new_tokens=getattr(self.method, "max_new_tokens", 300),
+            negate=negate,
+            run=self.run_methods,
+        )
+
     def run_method(self, problem: Problem, method: Method) -> Result:
         """Solve one problem with a method object, without limits, as :meth:`solve` does with others.
 
         Raises:
             UserError: As :meth:`solve`.
         """
-        job = Job[Any](problem, method, replace(self.context, limits=Limits()))
-        with self._working({problem.id: job}):
-            return job.result()
+        [result] = self.run_methods([problem], method)
+        return result
+
+    def run_methods(self, problems: Sequence[Problem], method: Method) -> list[Result]:
+        """Solve problems as :meth:`run_method` does one, and return the results in their order."""
+        context = replace(self.context, limits=Limits())
+        jobs = {problem.id: Job[Any](problem, method, context) for problem in problems}
+        with self._working(jobs):
+            return [jobs[problem.id].result() for problem in problems]
 
     @contextmanager
     def _working(

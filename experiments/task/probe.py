@@ -108,7 +108,7 @@ class Probe:
     strength: float = STRENGTH
 
     def fit(self, parts: Sequence[np.ndarray], more: np.ndarray, right: np.ndarray) -> Probe:
-        count = [min(self.components, len(part) - 1) for part in parts]
+        count = [min(self.components, *part.shape) for part in parts]
         self.reduce = [
             make_pipeline(StandardScaler(), PCA(n, random_state=0)).fit(part)
             for n, part in zip(count, parts, strict=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence as Many
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -27,7 +27,8 @@ from torch import Tensor
 from experiments.real_models.record import TEXT, line_of, requests
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import Completion, Problem, Request
 
 SHARES = (1 / 3, 1 / 2, 2 / 3, 1)
@@ -38,25 +39,46 @@ Item: TypeAlias = tuple[Problem, str, int, Request]
 KINDS = ("mean", "last", *(f"first {count}" for count in FIRST))
 
 
-def layers_of(model: torch.nn.Module) -> list[int]:
-    """The layers that are read, a third, a half and two thirds up and the last."""
-    count = model.config.num_hidden_layers
-    return [round(share * count) for share in SHARES]
+class Reader:
+    """Reads the states of the tokens that an engine's decoding feeds, layer by layer."""
+
+    def __init__(self, engine: HuggingFaceEngine) -> None:
+        self._runner, self._decode = engine._runner, engine._runner.decode
+        model = self._runner.model.model
+        count = len(model.layers)
+        self._seen: list[Tensor] = []
+        for layer in (*(model.layers[round(share * count) - 1] for share in SHARES[:-1]), model.norm):
+            layer.register_forward_hook(self._see)
+        self._runner.decode = self.decode
+        self._kept: dict[int, tuple[int, Tensor]] = {}
+
+    def _see(self, layer: object, inputs: object, output: Tensor | tuple[Tensor]) -> None:
+        self._seen.append(output if isinstance(output, Tensor) else output[0])
+
+    def decode(self, sequences: list[Sequence]) -> Tensor:
+        """Decode as the engine does, and add what the tokens' states are to what is kept of each text."""
+        self._seen.clear()
+        logits = self._decode(sequences)
+        states = torch.stack([x[0, : len(sequences)] for x in self._seen], 1).float()
+        for sequence, state in zip(sequences, states, strict=True):
+            count, kept = self._kept.get(sequence.ticket, (0, torch.zeros(len(KINDS), *state.shape)))
+            kept[0] += state
+            kept[1] = state
+            for place, most in enumerate(FIRST, 2):
+                if count < most:
+                    kept[place] += state
+            self._kept[sequence.ticket] = count + 1, kept
+        return logits
+
+    def pop(self, ticket: int) -> Tensor:
+        """(layers, kinds, D) of a complete text; zeros if it has a single token, which was not fed."""
+        shape = len(KINDS), len(SHARES), self._runner.model.config.hidden_size
+        count, kept = self._kept.pop(ticket, (0, torch.zeros(shape)))
+        counts = [max(min(count, most), 1) for most in (count, 1, *FIRST)]
+        return (kept / torch.tensor(counts).view(-1, 1, 1)).transpose(0, 1)
 
 
-@torch.inference_mode()
-def states(model: torch.nn.Module, request: Request, completion: Completion) -> Tensor:
-    """(layers, kinds, D) of the tokens that decoding feeds: all generated ones but the last."""
-    ids = torch.tensor([request.prompt_ids + completion.token_ids[:-1]])
-    hidden = model.model(ids, output_hidden_states=True, use_cache=False).hidden_states
-    # The last prompt token stands for a text of a single token.
-    start = min(len(request.prompt_ids), ids.shape[1] - 1)
-    fed = torch.stack([hidden[layer][0, start:].float() for layer in layers_of(model)])
-    parts = [fed.mean(1), fed[:, -1], *(fed[:, :count].mean(1) for count in FIRST)]
-    return torch.stack(parts, 1)
-
-
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Many[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,7 +108,8 @@ def main(words: Sequence[str] | None = None) -> None:
                 for kind, sample, request in requests(problem, context, *asked)
             ]
     tickets: dict[int, tuple[int, int]] = {}
-    done: dict[int, dict[int, Completion]] = {}
+    done: dict[int, dict[int, tuple[Completion, Tensor]]] = {}
+    reader = Reader(engine)
     waiting, began = list(groups), time.time()
     while waiting or tickets:
         while waiting and len(tickets) < QUEUED:
@@ -98,27 +121,25 @@ def main(words: Sequence[str] | None = None) -> None:
             if isinstance(completion, Exception):
                 raise completion
             number, i = tickets.pop(ticket)
-            done[number][i] = completion
+            done[number][i] = completion, reader.pop(ticket)
             if len(done[number]) == len(groups[number]):
                 complete = done.pop(number)
-                write(
-                    arguments.folder, number, groups[number], [complete[j] for j in sorted(complete)], engine
-                )
-                tokens = sum(completion.generated_tokens for completion in complete.values())
+                completions, read = zip(*(complete[j] for j in sorted(complete)), strict=True)
+                write(arguments.folder, number, groups[number], completions, read)
+                tokens = sum(completion.generated_tokens for completion in completions)
                 print(f"{number}: {tokens} tokens, {time.time() - began:.0f} s", flush=True)
 
 
 def write(
-    folder: Path, number: int, items: Sequence[Item], completions: Sequence[Completion], engine: Engine
+    folder: Path, number: int, items: Many[Item], completions: Many[Completion], read: Many[Tensor]
 ) -> None:
     """Write the texts and states of a group."""
     pairs = list(zip(items, completions, strict=True))
     with open(folder / f"texts-{number}.jsonl", "w", encoding="utf-8") as file:
         for (problem, kind, sample, _), completion in pairs:
             file.write(json.dumps(line_of(problem, kind, sample, "", completion)) + "\n")
-    read = torch.stack([states(engine.model, item[3], completion) for item, completion in pairs])
     temporary = folder / "unfinished.npz"
-    np.savez(temporary, states=read.numpy().astype(np.float16))
+    np.savez(temporary, states=torch.stack(list(read)).numpy().astype(np.float16))
     temporary.replace(folder / f"states-{number}.npz")
 
 

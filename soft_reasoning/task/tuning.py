@@ -54,7 +54,7 @@ def tune(
     *,
     evaluations: int = 72,
     initial: int = 12,
-    batch: int = 4,
+    batch: int = 1,
     region: float = 0.6,
     finalists: int = 5,
     delta: float = 0.05,

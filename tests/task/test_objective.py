@@ -1,5 +1,6 @@
 """A task's mean reward as a BoTorch test problem, on the fake engine."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.test_functions.base import BaseTestProblem
 
+from soft_reasoning import SoftReasoner
 from soft_reasoning.answers import Grader
 from soft_reasoning.checks import OptionError
+from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.methods.soft_token import SoftToken
@@ -16,7 +19,7 @@ from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.space.task_space import TaskPoint, TaskSpace
-from soft_reasoning.task import Evaluation, TaskObjective
+from soft_reasoning.task import Evaluation, TaskObjective, tune
 from soft_reasoning.types import Problem, UserError, generator_for
 
 GOLD = [str(i % 4) for i in range(24)]
@@ -145,3 +148,15 @@ def test_samples_after_the_soft_token_vote(context):
         assert len(answers) == 5 and answers.count(result.answer) == max(map(answers.count, answers))
     with pytest.raises(OptionError, match="temperature"):
         SoftToken(point=point, samples=5)
+
+
+def test_a_reasoner_drives_the_search_and_decodes_after_what_it_found():
+    with SoftReasoner.from_pretrained("demo", method="cot", max_new_tokens=40) as reasoner:
+        rows = [json.loads(line) for line in (FOLDER / "validation.jsonl").read_text().splitlines()[:8]]
+        problems = [reasoner.problem(row["question"], str(row["answer"])) for row in rows]
+        objective = reasoner.task_objective(problems, TaskSpace(dim=4))
+        found = tune(objective, evaluations=4, initial=3)
+        method = SoftToken(point=found.point, max_new_tokens=40)
+        solutions = reasoner.solve([row["question"] for row in rows], method=method)
+        right = [float(s.answer == p.gold) for s, p in zip(solutions, problems, strict=True)]
+        assert right == list(found.search.rewards)

@@ -70,7 +70,7 @@ def test_proposals_find_the_top_of_a_smooth_mean():
         return Evaluation(tuple(u.tolist()), tuple((draws < truth(u)).double().tolist()), 0)
 
     done = [evaluation(u) for u in -1.7 + 3.4 * torch.rand(12, 6, generator=stream, dtype=torch.float64)]
-    for i in range(6):
+    for i in range(4):
         points = propose(done, bounds, 0.6, 4, i)
         assert points.shape == (4, 6) and (points >= bounds[0]).all() and (points <= bounds[1]).all()
         done += [evaluation(u) for u in points]

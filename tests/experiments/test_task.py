@@ -1,0 +1,71 @@
+"""The tables of what a task teaches: their figures are those of the answers that they are made from."""
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.real_models.recording import Answered, Recorded
+from experiments.real_models.rules import Rules
+from experiments.task import bundled, probe, spread
+from experiments.task.states import KINDS, SHARES, Reader
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import Request, Sampling
+
+
+def labelled(shift, questions=60):
+    """Questions of five texts whose states tell right from wrong by ``shift`` standard deviations."""
+    stream = np.random.default_rng(0)
+    right = stream.uniform(size=(questions, 5)) < 0.5
+    states = stream.normal(size=(questions * 5, len(SHARES), len(KINDS), 16))
+    states[..., 0] += shift * right.reshape(-1, 1, 1)
+    made = [
+        Recorded("number", "1", Answered("1", True, 9, 0.0), texts, [Answered("1", True, 9, 0.0)] * 4)
+        for texts in ([Answered(str(int(r)), bool(r), 10, -0.1) for r in row] for row in right)
+    ]
+    return probe.Labelled([f"q{i}" for i in range(questions)], made, states.astype(np.float16))
+
+
+@pytest.mark.parametrize(("shift", "least", "most"), [(0.0, 0.4, 0.6), (3.0, 0.9, 1.0)])
+def test_the_probe_finds_what_the_states_hold_and_nothing_else(shift, least, most):
+    data = labelled(shift)
+    scores = probe.cross_validated(data, [data.part("mean", 2)], repeats=2)
+    over_all, within = probe.figures(data, scores)
+    assert least <= float(over_all[:5]) <= most and least <= float(within[:5]) <= most
+    perfect = probe.votes(data, data.right + 0.0, programs=False)
+    assert perfect == [Rules(question).covered(5)[0] for question in data.questions]
+
+
+def test_states_are_read_while_decoding():
+    engine = HuggingFaceEngine("demo")
+    reader, text = Reader(engine), tuple(engine.tokenizer.encode("Sam has 8 cards. Sam gets 10. How many?\n"))
+    requests = [Request(text, max_new_tokens=40, sampling=Sampling(1.0), seed=seed) for seed in range(3)]
+    tickets, read = engine.add(requests), {}
+    while len(read) < 3:
+        read |= {ticket: (completion, reader.pop(ticket)) for ticket, completion in engine.step(tickets)}
+    for completion, states in read.values():
+        ids = torch.tensor([text + completion.token_ids[:-1]])
+        with torch.inference_mode():
+            hidden = engine.model.model(ids, output_hidden_states=True).hidden_states
+        fed = torch.stack([hidden[round(share * (len(hidden) - 1))][0, len(text) :] for share in SHARES])
+        wanted = torch.stack([fed.mean(1), fed[:, -1], fed[:, :32].mean(1), fed[:, :64].mean(1)], 1)
+        assert torch.allclose(states, wanted, rtol=1e-3, atol=1e-2)
+
+
+def test_tables_hold_the_answers_figures():
+    line = {"seed": 0, "tokens": 80, "evaluations": 72, "training": 0.5, "validation": 0.5}
+    rows = [
+        {"run": "greedy", "rewards": [1, 0, 0, 0], **line},
+        {"run": "random search, 1 token", "rewards": [1, 1, 0, 0], **line},
+        {"run": "Bayesian optimisation, 1 token", "rewards": [1, 1, 1, 0], **line},
+        {"run": "Bayesian optimisation, 1 token", "rewards": [1, 1, 1, 1], **line},
+    ]
+    table = bundled.table(rows)
+    cells = {row[0]: row for row in table.rows}
+    best = cells["Bayesian optimisation, 1 token"]
+    assert best[4:6] == ["75.0, 100.0", "87.5"]
+    assert best[6].startswith("+62.5") and best[7].startswith("+37.5")
+    point = {"right": [1, 0], "tokens": [5, 7], "texts": ["a", "b"], "rests": ["x", "y"]}
+    lines = [{"space": "greedy", "point": 0, **point}]
+    lines += [{"space": "s", "point": i, **point, "texts": ["x", "z"]} for i in range(3)]
+    [_, row] = spread.table(lines).rows
+    assert row[:5] == ["s", "3", "50.0", "50 to 50", "50"] and row[6].startswith("0.0 (0.0")
