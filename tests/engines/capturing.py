@@ -20,7 +20,7 @@ WAITS = {
 }
 """Operations whose results the host waits for."""
 FREE = set(
-    "alias as_strided detach empty empty_like expand lift_fresh new_empty permute select slice split "
+    "alias as_strided detach empty empty_like expand lift_fresh new_empty permute reshape select slice split "
     "split_with_sizes squeeze t transpose unbind unsqueeze view _reshape_alias _unsafe_view".split()
 )
 """Operations that launch no kernel."""

@@ -297,5 +297,5 @@ def test_few_kernels_beside_the_products_of_a_model_of_full_size(monkeypatch):
         model = LlamaForCausalLM(LlamaConfig(**LLAMA_8B)).eval()
     seen = step_on_meta(model, monkeypatch, rows=64)
     assert not seen.broken
-    products = sum(name in ("mm", "addmm") for name in seen.kernels)
+    products = seen.kernels.count("linear")
     assert products == 7 * 32 + 1 and len(seen.kernels) < 6 * products
