@@ -163,6 +163,7 @@ def test_a_record_gives_its_problem_and_numbers_back():
             "finish_reason": "eos",
             "agreement": None,
             "opening": "",
+            "computed": False,
         }
     ]
 

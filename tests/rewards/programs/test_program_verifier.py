@@ -3,11 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from soft_reasoning.configuration.parts import built
 
 from soft_reasoning import SoftReasoner, api
 from soft_reasoning.answers import LmEvalGrader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method, check_fits
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_engine,
+    build_method,
+    built,
+    check_fits,
+)
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.programs import ProgramVerifier, Sandbox
 from soft_reasoning.rewards.programs.writing import code_of
