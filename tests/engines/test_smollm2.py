@@ -28,7 +28,8 @@ SMALL = {"k": 3, "rounds": 1, "max_tokens": 200}
 
 @pytest.fixture(scope="module")
 def reasoner():
-    short = ["max_new_tokens=24", "verifier.shots=1", "embedding=gaussian", "decoding=greedy"]
+    short = ["max_new_tokens=24", "verifier=single_judge", "verifier.shots=1"]
+    short += ["embedding=gaussian", "decoding=greedy"]
     with SoftReasoner.from_pretrained("smollm2_135m", prompt="math", overrides=short) as opened:
         yield opened
 
