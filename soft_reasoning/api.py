@@ -147,20 +147,20 @@ class SoftReasoner:
 
     def _open(self, setup: Setup, load: Callable[[DictConfig], Engine]) -> None:
         """Load the model of ``setup``, and start the thread that drives it."""
-        engine, self._setup, self._store = load(setup.config), setup, ExitStack()
+        engine, store, self._setup = load(setup.config), ExitStack(), setup
 
         def free() -> None:
             engine.close()
             setup.models.close()
+            store.close()
 
         self._thread = EngineThread(engine, setup.config.max_live, free)
-        weakref.finalize(self, self._store.close)
-        weakref.finalize(self, self._thread.close)  # if the user does not close it; the last one runs first
+        weakref.finalize(self, self._thread.end)  # if the user does not close it
         try:
             setup.engine = engine
             self._default = setup.solving({})
             completions = StoreFile.of(setup.config.cache, setup.config.cache_gb)
-            self._store.enter_context(replaying(completions, self.context.engines))
+            store.enter_context(replaying(completions, self.context.engines))
         except BaseException:
             self.close()
             raise
@@ -383,7 +383,6 @@ class SoftReasoner:
     def close(self) -> None:
         """Free the model's memory; unfinished calls in other threads get an error."""
         self._thread.close()
-        self._store.close()
 
     def __enter__(self) -> SoftReasoner:
         return self

@@ -7,6 +7,7 @@ single question.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -44,10 +45,11 @@ class EngineThread:
         self.max_live: int = max_live
         self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
         self._calls: deque[deque[Job[Any]]] = deque()  # for each call the jobs that are not started
-        # Guards ``_closed``. Reentrant, since the garbage collector may call :meth:`close` anywhere.
+        # Guards ``_closed``. Reentrant, since the garbage collector may call :meth:`end` anywhere.
         self._lock = threading.RLock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="soft_reasoning", daemon=True)
+        atexit.register(self.close)
         self._thread.start()
 
     @property
@@ -68,13 +70,18 @@ class EngineThread:
                 raise UserError(CLOSED)
             self._arrived.put((jobs, check))
 
-    def close(self) -> None:
-        """End the thread and close the engine; jobs in progress get an error."""
+    def end(self) -> None:
+        """Have the thread close the engine and end; jobs in progress get an error.
+
+        It waits for nothing: the garbage collector may call it where a lock is held that the thread needs.
+        """
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
         self._arrived.put(((), lambda: None))  # wakes the thread up
+
+    def close(self) -> None:
+        """:meth:`end`, and wait until the engine is closed."""
+        self.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -97,6 +104,7 @@ class EngineThread:
             scheduler.drop(scheduler.live)
             _end(unfinished, UserError(f"expected an open SoftReasoner, and {reason}"))
             self._free()
+            atexit.unregister(self.close)
 
     def _receive(self, wait: bool) -> None:
         """Take new calls whose checks pass; with ``wait`` block until the first call."""

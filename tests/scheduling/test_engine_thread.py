@@ -166,7 +166,27 @@ def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
     gone = weakref.ref(reasoner)
     del reasoner
     gc.collect()
-    assert gone() is None and engine.closed == 1
+    assert gone() is None
+    wait_until(lambda: engine.closed == 1)
+
+
+def test_a_reasoner_is_forgotten_where_its_thread_needs_a_lock_that_is_held(engine, monkeypatch):
+    """The garbage collector may run anywhere, also while a lock is held that closing the engine takes."""
+    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
+    lock = threading.Lock()
+    close = engine.close
+
+    def close_with_the_lock():
+        with lock:
+            close()
+
+    engine.close = close_with_the_lock
+    reasoner = reasoner_on(engine, monkeypatch)
+    with lock:
+        del reasoner
+        gc.collect()
+        assert not engine.closed
+    wait_until(lambda: engine.closed == 1)
 
 
 @pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()])
