@@ -19,8 +19,8 @@ from time import perf_counter
 import torch
 from torch.nn import Linear
 
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
-from soft_reasoning.engines.huggingface.model_runner import ModelRunner
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, probe
+from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.types import Request, Sampling
 
 TEXT = "Tom counts the apples in the baskets. " * 24 + "Then he says:"

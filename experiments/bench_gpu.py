@@ -32,12 +32,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from experiments.bench_engine import steps_table
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.running import RunningRequest
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.runs.local import Local
-from soft_reasoning.runs.runner import run
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.running import RunningRequest
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.lab.runs.local import Local
+from soft_reasoning.lab.runs.runner import run
 from soft_reasoning.types import Completion, Problem, Request
 
 NEEDS = (

@@ -24,12 +24,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from experiments.bench_engine import linear_layers
 from experiments.bench_gpu import PEAKED
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, attention, model_runner
-from soft_reasoning.engines.huggingface.decode_graphs import DecodeGraphs
-from soft_reasoning.engines.huggingface.model_runner import ModelRunner
-from soft_reasoning.engines.huggingface.paged_attention import attend_blocks
-from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, model_runner
+from soft_reasoning.engine.huggingface.decode_graphs import DecodeGraphs
+from soft_reasoning.engine.huggingface.model_runner import ModelRunner
+from soft_reasoning.engine.huggingface.paged_attention import attend_blocks
+from soft_reasoning.engine.huggingface.sequence import Sequence
 from soft_reasoning.types import Request, Sampling
 
 SHAPES = {

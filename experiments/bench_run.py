@@ -13,9 +13,9 @@ import time
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.scheduling.scheduler import Clock, drive
+from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.schedule.scheduler import Clock, drive
 
 
 def main() -> None:

@@ -19,11 +19,11 @@ import time
 import openai
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.app import base_url, bind, build_server
-from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Settings
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.serve.app import base_url, bind, build_server
+from soft_reasoning.serve.service import Service
+from soft_reasoning.serve.settings import Settings
 
 WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
 

@@ -25,8 +25,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.search import BayesianOptimiser, SearchState
 
 K, ROUNDS = 5, 4

@@ -27,10 +27,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
-from soft_reasoning.configuration.build import build_dataset, build_prompts
+from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.exemplars import Exemplar
-from soft_reasoning.engines.paths import resolve
+from soft_reasoning.engine.paths import resolve
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.data.exemplars import Exemplar
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.types import Problem, UserError
 

@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from soft_reasoning.api import SoftReasoner
-    from soft_reasoning.data.questions import Message, Question
     from soft_reasoning.objective import SoftReasoningObjective
+    from soft_reasoning.questions import Message, Question
+    from soft_reasoning.reasoner import SoftReasoner
     from soft_reasoning.solution import Solution
     from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Message": "data.questions",
-    "Question": "data.questions",
-    "SoftReasoner": "api",
+    "Message": "questions",
+    "Question": "questions",
+    "SoftReasoner": "reasoner",
     "SoftReasoningObjective": "objective",
     "Solution": "solution",
 }

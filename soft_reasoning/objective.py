@@ -11,13 +11,13 @@ import torch
 from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.rounds import Rounds
-from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.method import Method, Steps
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.space import SearchSpace
+from soft_reasoning.judge.combine import rewards_of
+from soft_reasoning.judge.rounds import Rounds
+from soft_reasoning.method.search_space import SearchSpace
+from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.schedule.context import Context, Limits
+from soft_reasoning.schedule.method import Method, Steps
+from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class SoftReasoningObjective(BaseTestProblem):
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
-        space: The question's :class:`~soft_reasoning.space.SearchSpace`.
+        space: The question's :class:`~soft_reasoning.method.search_space.SearchSpace`.
         usage: Tokens and sequences so far, by role.
 
     Raises:

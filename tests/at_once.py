@@ -1,6 +1,6 @@
 """An engine of a test that knows each answer at once."""
 
-from soft_reasoning.engines.base import Engine
+from soft_reasoning.engine.base import Engine
 
 
 class AtOnce(Engine):

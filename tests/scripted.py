@@ -3,10 +3,10 @@
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.engines import base
-from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.scheduling.context import Limits
+from soft_reasoning.engine import base
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.schedule.context import Limits
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.paths import DEMO_FOLDER
+from soft_reasoning.engine.paths import DEMO_FOLDER
 
 QUESTIONS = [
     "Ada has 31 apples. Ada buys 3 packs of 7 apples. Ada loses 12. How many apples does Ada have now?",

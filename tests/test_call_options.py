@@ -9,8 +9,8 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.rewards.verifiers import ModelVerifier
+from soft_reasoning.judge.verifiers import ModelVerifier
+from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.types import Generate, Request, Result
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"

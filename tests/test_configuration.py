@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.build import (
     build_context,
-    build_dataset,
     build_engine,
     build_method,
     built,
@@ -28,8 +27,9 @@ from soft_reasoning.configuration.compose import (
     run_name,
 )
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser, SearchState
 from soft_reasoning.types import Problem, UserError
 
@@ -294,7 +294,7 @@ def test_open_questions_are_answered_by_one_greedy_solution():
 
 
 def test_an_own_verifier_needs_no_other_option():
-    config = compose_config(["verifier._target_=soft_reasoning.rewards.verifiers.Oracle"])
+    config = compose_config(["verifier._target_=soft_reasoning.judge.verifiers.Oracle"])
     assert type(build_method(config).verifier).__name__ == "Oracle"
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
-from tests.engines.models import random_ids, tiny
+from tests.engine.models import random_ids, tiny
 
 DTYPES = (torch.float64, torch.bfloat16, torch.float16)
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"

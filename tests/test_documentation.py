@@ -13,7 +13,7 @@ import pytest
 
 from soft_reasoning.commands.serve import register_server, server_words
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports import plots
+from soft_reasoning.lab.reports import plots
 
 ROOT = Path(__file__).parents[1]
 OWN = [

@@ -14,10 +14,10 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.commands.solving import run_one
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.reports.report import summary
-from soft_reasoning.runs.files import MANIFEST, PREDICTIONS
-from soft_reasoning.runs.local import LocalLauncher
+from soft_reasoning.lab.data.demo import FOLDER
+from soft_reasoning.lab.reports.report import summary
+from soft_reasoning.lab.runs.files import MANIFEST, PREDICTIONS
+from soft_reasoning.lab.runs.local import LocalLauncher
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_dataset, build_method, built
+from soft_reasoning.configuration.build import build_method, built
 from soft_reasoning.configuration.compose import compose_config, settle
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.runs.manifest import flatten
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.runs.manifest import flatten
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
 VALUES = st.one_of(

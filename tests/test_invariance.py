@@ -13,8 +13,8 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Request
 
 

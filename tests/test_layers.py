@@ -6,11 +6,15 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types checks thoughts answers demo data prompts engines scheduling search rewards space methods "
-    "objective task configuration runs reports solution api integrations commands run testing"
+    "types checks thoughts answers demo prompts engine schedule search judge method objective task questions "
+    "configuration solution reasoner serve lab commands run testing"
 ).split()
-READ = {"soft_reasoning.runs.files", "soft_reasoning.runs.manifest", "soft_reasoning.runs.records"}
+LAB = ("data", "runs", "reports")
+RUNS = "soft_reasoning.lab.runs"
+READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.records"}
 """What reports know of runs: names and readers of files, configurations, records."""
+SHARED = {"base", "search_space", "rounds"}
+"""What several methods are made of."""
 SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 
 
@@ -68,11 +72,14 @@ def test_the_search_uses_no_request_prompt_or_completion():
 
 def test_methods_do_not_import_each_other():
     for importer, imported in imports():
-        if importer.startswith("soft_reasoning.methods.") and imported.startswith("soft_reasoning.methods."):
-            assert imported.rpartition(".")[2] == "base", importer
+        if importer.startswith("soft_reasoning.method.") and imported.startswith("soft_reasoning.method."):
+            assert imported.rpartition(".")[2] in SHARED, importer
 
 
-def test_reports_read_what_runs_wrote_and_run_nothing():
+def test_the_laboratory_reads_rows_runs_them_and_reports_on_what_was_written():
     for importer, imported in imports():
-        if importer.startswith("soft_reasoning.reports.") and imported.startswith("soft_reasoning.runs"):
-            assert imported in READ, f"{importer} imports {imported}"
+        if importer.startswith("soft_reasoning.lab.") and imported.startswith("soft_reasoning.lab."):
+            low, high = imported.split(".")[2], importer.split(".")[2]
+            assert LAB.index(low) <= LAB.index(high), f"{importer} imports {imported}"
+            if (low, high) == ("runs", "reports"):
+                assert imported in READ, f"{importer} imports {imported}"

@@ -5,14 +5,14 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_engine, plain
 from soft_reasoning.configuration.compose import choices, compose_config
-from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.engine.fake import FakeEngine
 
 
 @pytest.mark.parametrize("name", choices("model"))
 def test_a_name_of_conf_model_has_its_settings(name, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "soft_reasoning.api.build_engine", lambda config: (loaded.append(config), FakeEngine())[1]
+        "soft_reasoning.reasoner.build_engine", lambda config: (loaded.append(config), FakeEngine())[1]
     )
     with SoftReasoner.from_pretrained(name) as reasoner:
         assert repr(reasoner).startswith(f"SoftReasoner('{name}'")
@@ -24,7 +24,7 @@ def test_a_name_of_conf_model_has_its_settings(name, monkeypatch):
 def test_an_option_replaces_a_setting_of_the_name(monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "soft_reasoning.api.build_engine", lambda config: (loaded.append(config), FakeEngine())[1]
+        "soft_reasoning.reasoner.build_engine", lambda config: (loaded.append(config), FakeEngine())[1]
     )
     SoftReasoner.from_pretrained("smollm2_135m", dtype="float16", overrides=["model.temperature=0.9"]).close()
     model = loaded[0].model

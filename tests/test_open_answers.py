@@ -6,14 +6,14 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.text import StopChecker, decode
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.history import SearchHistory
-from soft_reasoning.runs.records import to_record, written
+from soft_reasoning.engine.text import StopChecker, decode
+from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.judge.history import SearchHistory
+from soft_reasoning.lab.runs.records import to_record, written
 from soft_reasoning.thoughts import CHANNELS, split
 from soft_reasoning.types import Candidate, GivenPrompt, Problem
 from tests.chat_templates import HEADERS, tokenizer_of
-from tests.engines.models import tiny
+from tests.engine.models import tiny
 
 HAIKU = "Write a haiku about an old pond."
 
@@ -284,7 +284,7 @@ def test_the_default_for_open_questions_is_one_greedy_solution(caplog):
 def test_a_haiku_through_the_server():
     pytest.importorskip("fastapi")
     pytest.importorskip("openai")
-    from tests.integrations.serving import chat, served
+    from tests.serve.serving import chat, served
 
     with SoftReasoner.from_pretrained("demo", prompt="any", k=2, rounds=0) as reasoner:
         with served(reasoner) as running, running.client() as client:

@@ -6,10 +6,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 
 from soft_reasoning import Result, SoftReasoner, UserError
-from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import Oracle, Verdict
-from soft_reasoning.scheduling import effects
-from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.judge.combine import Reward
+from soft_reasoning.judge.verifiers import Oracle, Verdict
+from soft_reasoning.schedule import effects
+from soft_reasoning.schedule.effects import answers
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Effect, Generate, Request
 
@@ -301,7 +301,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_effect_s_function_that_errs_is_told_in_one_line(reasoner, monkeypatch, name):
-    monkeypatch.setattr("soft_reasoning.scheduling.effects._HANDLERS", dict(effects._HANDLERS))
+    monkeypatch.setattr("soft_reasoning.schedule.effects._HANDLERS", dict(effects._HANDLERS))
     given, shown = ANSWERS[name]
 
     @answers(Ask)

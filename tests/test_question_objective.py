@@ -11,11 +11,11 @@ from botorch.test_functions.base import BaseTestProblem
 
 from soft_reasoning import Problem, SoftReasoner, SoftReasoningObjective, UserError
 from soft_reasoning.answers import Grader
-from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.lab.data.demo import FOLDER
+from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.scheduling.context import Context
+from soft_reasoning.schedule.context import Context
 from soft_reasoning.search import GaussianEmbedding, SearchState
 from soft_reasoning.types import GREEDY, generator_for
 

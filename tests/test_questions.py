@@ -12,9 +12,9 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.methods.cot import ChainOfThought
-from soft_reasoning.methods.self_consistency import SelfConsistency
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.method.cot import ChainOfThought
+from soft_reasoning.method.self_consistency import SelfConsistency
 from soft_reasoning.prompts import Wording
 from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate

@@ -6,14 +6,14 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.commands.finished import regrade_main
-from soft_reasoning.reports import plots
-from soft_reasoning.reports.report import write_report
-from soft_reasoning.runs.grading import grade
-from soft_reasoning.runs.records import to_record
-from soft_reasoning.runs.runner import write_results
-from soft_reasoning.runs.store import Store
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.report import write_report
+from soft_reasoning.lab.runs.grading import grade
+from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.runner import write_results
+from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
-from tests.runs.world import summarise
+from tests.lab.runs.world import summarise
 
 OWN = {
     "_target_": "soft_reasoning.answers.Grader",

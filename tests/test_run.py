@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.engines.paths import DEMO_FOLDER
+from soft_reasoning.engine.paths import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
 from soft_reasoning.testing.engine import EngineContract
-from tests.engines.models import random_ids, tiny
+from tests.engine.models import random_ids, tiny
 
 
 class OneByOne(Engine):
@@ -53,8 +53,8 @@ class TestAThirdEngine(EngineContract):
 NEW_METHOD = {
     "twice.py": """
 from dataclasses import dataclass
-from soft_reasoning.methods.base import SampledMethod, majority_vote
-from soft_reasoning.scheduling.solutions import solution_request
+from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.types import Generate
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Twice(SampledMethod):
 }
 NEW_VERIFIER = {
     "briefest.py": """
-from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.judge.verifiers import Verdict
 
 class Briefest:
     name = "briefest"

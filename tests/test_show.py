@@ -5,7 +5,7 @@ import webbrowser
 import pytest
 
 from soft_reasoning.commands import finished, run
-from soft_reasoning.runs.files import read_records
+from soft_reasoning.lab.runs.files import read_records
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import SoftReasoner  # noqa: E402
-from tests.integrations.serving import chat, questions, served, wait_until  # noqa: E402
+from tests.serve.serving import chat, questions, served, wait_until  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.reports.sweeps import GAIN
+from soft_reasoning.lab.reports.sweeps import GAIN
 from tests.test_run import FAKE
 
 ROWS = {

@@ -5,7 +5,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
 
-from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.lab.data.demo import demo_dataset
 
 
 @task

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.reports import plots
-from soft_reasoning.reports.statistics import paired_bootstrap
-from soft_reasoning.reports.tables import Table, save
-from soft_reasoning.runs.files import write_text
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.statistics import paired_bootstrap
+from soft_reasoning.lab.reports.tables import Table, save
+from soft_reasoning.lab.runs.files import write_text
 
 SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 COLORS = {SC: "#2f6db3", SR: "#e0812c", CONTROL: "#9a9a9a"}

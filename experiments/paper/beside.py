@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.reports.run_groups import RunGroup, by_problems, read_groups
-from soft_reasoning.reports.sweeps import MEAN_MODEL
-from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
-from soft_reasoning.runs.files import RESULTS, write_text
-from soft_reasoning.runs.manifest import flatten
+from soft_reasoning.lab.reports.run_groups import RunGroup, by_problems, read_groups
+from soft_reasoning.lab.reports.sweeps import MEAN_MODEL
+from soft_reasoning.lab.reports.tables import Table, count, number, over_seeds, save
+from soft_reasoning.lab.runs.files import RESULTS, write_text
+from soft_reasoning.lab.runs.manifest import flatten
 from soft_reasoning.types import UserError
 
 HERE = Path(__file__).parent

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from soft_reasoning.reports.plots import panels
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.runs.files import read_records
+from soft_reasoning.lab.reports.plots import panels
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.lab.runs.files import read_records
 from soft_reasoning.types import UserError
 
 

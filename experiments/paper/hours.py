@@ -22,7 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from soft_reasoning.configuration.choices import conf_dir
 from soft_reasoning.configuration.compose import compared_methods, compose_config, prepare
-from soft_reasoning.reports.tables import Table, count, number
+from soft_reasoning.lab.reports.tables import Table, count, number
 
 HERE = Path(__file__).parent
 LARGE = {"qwen2_72b": 9.0}

@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.reports.tables import Table
 from soft_reasoning.types import Request
 
 SIGMA, PROMPTS, POINTS = 8.0, 8, 8

@@ -15,8 +15,8 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from soft_reasoning.reports.plots import panels
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.lab.reports.plots import panels
+from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, adaptive_factor
 from soft_reasoning.search.model import CheapMarginalsGP, information_gain
 

@@ -30,16 +30,17 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.programs import Sandbox
-from soft_reasoning.rewards.programs.writing import answer_of, code_of
-from soft_reasoning.rewards.rounds import VerifiedMethod
-from soft_reasoning.rewards.verifiers import Verifier, verify
-from soft_reasoning.runs.files import read_records
-from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.judge.programs import Sandbox
+from soft_reasoning.judge.programs.writing import answer_of, code_of
+from soft_reasoning.judge.rounds import VerifiedMethod
+from soft_reasoning.judge.verifiers import Verifier, verify
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.runs.files import read_records
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import (
     GREEDY,
     Candidate,

@@ -45,10 +45,10 @@ from experiments.real_models.rules import (
     tokens_per_right,
     within_question_auc,
 )
-from soft_reasoning.methods.mixed_consistency import MixedConsistency
-from soft_reasoning.reports.plots import BLUE, ORANGE
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.lab.reports.plots import BLUE, ORANGE
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.method.mixed_consistency import MixedConsistency
 
 
 def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None = None) -> Table:

@@ -33,7 +33,7 @@ from experiments.real_models.rules import (
     tokens,
     tokens_per_right,
 )
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.lab.reports.tables import Table
 
 RECORDINGS = Path(__file__).parents[1] / "results" / "recordings"
 MODELS = ("qwen25_coder_1_5b", "qwen25_coder_0_5b")

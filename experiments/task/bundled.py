@@ -21,13 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports.statistics import paired_bootstrap
-from soft_reasoning.reports.tables import Table
-from soft_reasoning.scheduling.context import Context
-from soft_reasoning.space.task_space import TaskSpace
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.reports.statistics import paired_bootstrap
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.schedule.context import Context
 from soft_reasoning.task import Evaluation, TaskObjective, tune
+from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import Problem, generator_for
 
 TRAINING, VALIDATION = 64, 100

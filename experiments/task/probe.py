@@ -37,8 +37,8 @@ from experiments.real_models.rules import (
 )
 from experiments.task.states import KINDS, SHARES
 from soft_reasoning.answers import Grader
-from soft_reasoning.methods.mixed_consistency import MixedConsistency
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.method.mixed_consistency import MixedConsistency
 
 COMPONENTS, STRENGTH = 32, 0.01
 """Principal components of each state, and the inverse of the ridge on the standardised components."""

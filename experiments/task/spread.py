@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments.real_models.record import stored
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.task.screening import spread
 
 GREEDY = "greedy"

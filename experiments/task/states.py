@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 
 from experiments.real_models.record import TEXT, line_of, requests
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.huggingface.sequence import Sequence
+from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.types import Completion, Problem, Request
 
 SHARES = (1 / 3, 1 / 2, 2 / 3, 1)

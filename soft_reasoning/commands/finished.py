@@ -18,12 +18,12 @@ from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.reports.compare import COMPARISON
-from soft_reasoning.reports.report import summary, write_report, write_tables
-from soft_reasoning.runs.files import MANIFEST, PAGE, read_json, read_records
-from soft_reasoning.runs.grading import final_rule
-from soft_reasoning.runs.records import stored_candidates, stored_problem
-from soft_reasoning.runs.runner import regrade
+from soft_reasoning.lab.reports.compare import COMPARISON
+from soft_reasoning.lab.reports.report import summary, write_report, write_tables
+from soft_reasoning.lab.runs.files import MANIFEST, PAGE, read_json, read_records
+from soft_reasoning.lab.runs.grading import final_rule
+from soft_reasoning.lab.runs.records import stored_candidates, stored_problem
+from soft_reasoning.lab.runs.runner import regrade
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Result, Usage, UserError
 

@@ -155,7 +155,7 @@ def one_line_errors() -> Generator[None]:
     except Exception as error:
         if (line := one_line(error)) is not None:
             refuse(line)
-        from soft_reasoning.engines.devices import is_out_of_memory  # imports torch
+        from soft_reasoning.engine.devices import is_out_of_memory  # imports torch
 
         if is_out_of_memory(error):
             refuse(OUT_OF_MEMORY)

@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.configuration.choices import choice
 from soft_reasoning.configuration.compose import typed_keys
-from soft_reasoning.data.demo import is_bundled
+from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.types import UserError
 
 if TYPE_CHECKING:
-    from soft_reasoning.api import SoftReasoner
+    from soft_reasoning.reasoner import SoftReasoner
 
 HEADER = """\
 soft-reasoning serve [group=choice] [key=value] [host=127.0.0.1] [port=8000] [server.key=value]
@@ -41,7 +41,7 @@ def server_words(words: Sequence[str]) -> list[str]:
 def register_server() -> None:
     """Register the group ``server``, which only this command has."""
     try:
-        from soft_reasoning.integrations.server.settings import Settings
+        from soft_reasoning.serve.settings import Settings
     except ImportError as error:
         raise UserError(
             f"serve: expected FastAPI and uvicorn, got none ({error}); pip install 'soft-reasoning[serve]'"
@@ -58,8 +58,8 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
     Raises:
         UserError: For an override that only a run of a data set reads, and for a comparison.
     """
-    from soft_reasoning.api import SoftReasoner  # takes seconds, which wrong options do without
     from soft_reasoning.configuration.options import check_overrides
+    from soft_reasoning.reasoner import SoftReasoner  # takes seconds, which wrong options do without
 
     job = HydraConfig.get()
     words = [
@@ -83,9 +83,9 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
 
 def serve(config: DictConfig, folder: Path) -> None:
     """Serve the configured method until a signal ends the server."""
-    from soft_reasoning.integrations.server.app import base_url, bind, build_server
-    from soft_reasoning.integrations.server.service import Service
-    from soft_reasoning.integrations.server.settings import Settings
+    from soft_reasoning.serve.app import base_url, bind, build_server
+    from soft_reasoning.serve.service import Service
+    from soft_reasoning.serve.settings import Settings
 
     group = cast(dict[str, Any], OmegaConf.to_container(config.server, resolve=True))
     settings = Settings.of({key: value for key, value in group.items() if not key.startswith("_")})

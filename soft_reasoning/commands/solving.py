@@ -9,15 +9,16 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.configuration.build import build_dataset, build_method, built, plain
+from soft_reasoning.configuration.build import build_method, built, plain
 from soft_reasoning.configuration.compose import compared_methods, compose_config, run_name
-from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.report import summary, write_report
-from soft_reasoning.reports.run_groups import PREFERRED
-from soft_reasoning.runs.files import PAGE, PROBES
-from soft_reasoning.runs.manifest import tokens_scale_with_samples
-from soft_reasoning.runs.metrics import equal_samples
-from soft_reasoning.runs.runner import Launcher, Summary, run
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.reports.compare import compare
+from soft_reasoning.lab.reports.report import summary, write_report
+from soft_reasoning.lab.reports.run_groups import PREFERRED
+from soft_reasoning.lab.runs.files import PAGE, PROBES
+from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
+from soft_reasoning.lab.runs.metrics import equal_samples
+from soft_reasoning.lab.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
 
 

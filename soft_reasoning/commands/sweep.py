@@ -9,18 +9,18 @@ from typing import Any
 
 from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import choices, compose_config, run_name
-from soft_reasoning.reports import plots
-from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.run_groups import (
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.compare import compare
+from soft_reasoning.lab.reports.run_groups import (
     RunGroup,
     by_problems,
     default_reference,
     named_reference,
     read_groups,
 )
-from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
-from soft_reasoning.reports.tables import save
-from soft_reasoning.runs.files import (
+from soft_reasoning.lab.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
+from soft_reasoning.lab.reports.tables import save
+from soft_reasoning.lab.runs.files import (
     GRADES,
     MANIFEST,
     PROBES,
@@ -30,7 +30,7 @@ from soft_reasoning.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.runs.manifest import result_keys
+from soft_reasoning.lab.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
 TABLE, PLOT = "sweep", "sweep.svg"

@@ -18,16 +18,14 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.compose import compose_config, quoted
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.data.dataset import Dataset
-from soft_reasoning.data.demo import is_bundled
-from soft_reasoning.data.exemplars import Exemplar
-from soft_reasoning.engines.base import Engine
-from soft_reasoning.prompts import Prompts
-from soft_reasoning.rewards.programs import Programs
-from soft_reasoning.rewards.verifiers import ModelVerifier
-from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.job import Job
-from soft_reasoning.scheduling.method import Method
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.judge.programs import Programs
+from soft_reasoning.judge.verifiers import ModelVerifier
+from soft_reasoning.prompts import Exemplar, Prompts
+from soft_reasoning.schedule.context import Context, Limits
+from soft_reasoning.schedule.job import Job
+from soft_reasoning.schedule.method import Method
 from soft_reasoning.types import Problem, UserError
 
 _REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")
@@ -133,11 +131,6 @@ def _no_bars() -> Generator[None]:
 def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
     """``config`` as plain data, with interpolations resolved or as they are written."""
     return cast(dict[str, Any], OmegaConf.to_container(config, resolve=resolve))
-
-
-def build_dataset(config: DictConfig) -> Dataset:
-    """Build the data set that ``config.dataset`` names."""
-    return built(config, "dataset")
 
 
 class SecondModels:

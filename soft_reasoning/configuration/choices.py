@@ -19,24 +19,24 @@ from hydra_zen import builds
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.methods.cot import ChainOfThought
-from soft_reasoning.methods.cot_decoding import CotDecoding
-from soft_reasoning.methods.mixed_consistency import MixedConsistency
-from soft_reasoning.methods.prefix_scorer import PrefixScorer
-from soft_reasoning.methods.program_consistency import ProgramConsistency
-from soft_reasoning.methods.random_soft_prompts import RandomSoftPrompts
-from soft_reasoning.methods.rap import ReasoningViaPlanning
-from soft_reasoning.methods.self_consistency import SelfConsistency
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.methods.verified_sampling import VerifiedSampling
-from soft_reasoning.methods.verifier_only import VerifierOnly
-from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judgement import NamedChoice
-from soft_reasoning.rewards.presentation import OneByOne, WithoutCandidates
-from soft_reasoning.rewards.programs import ProgramVerifier
-from soft_reasoning.rewards.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
-from soft_reasoning.rewards.verifiers import ModelVerifier, NoVerifier, Oracle
+from soft_reasoning.judge.combine import Reward
+from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.judge.judgement import NamedChoice
+from soft_reasoning.judge.presentation import OneByOne, WithoutCandidates
+from soft_reasoning.judge.programs import ProgramVerifier
+from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
+from soft_reasoning.judge.verifiers import ModelVerifier, NoVerifier, Oracle
+from soft_reasoning.method.cot import ChainOfThought
+from soft_reasoning.method.cot_decoding import CotDecoding
+from soft_reasoning.method.mixed_consistency import MixedConsistency
+from soft_reasoning.method.prefix_scorer import PrefixScorer
+from soft_reasoning.method.program_consistency import ProgramConsistency
+from soft_reasoning.method.random_soft_prompts import RandomSoftPrompts
+from soft_reasoning.method.rap import ReasoningViaPlanning
+from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.method.verified_sampling import VerifiedSampling
+from soft_reasoning.method.verifier_only import VerifierOnly
 from soft_reasoning.search import (
     BayesianOptimiser,
     GaussianEmbedding,
@@ -314,16 +314,16 @@ def _run() -> None:
     )
     model: dict[str, Any] = {name: f"${{model.{name}}}" for name in loaded}
     bounds: dict[str, Any] = dict.fromkeys(("device", "max_batch_tokens", "max_batch_rows", "threads"))
-    hf = "soft_reasoning.engines.huggingface.HuggingFaceEngine"
+    hf = "soft_reasoning.engine.huggingface.HuggingFaceEngine"
     choice("engine", "hf", hf, **model, adapter="${model.adapter}", **bounds)
     sizes: dict[str, Any] = {
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "gpu_memory_utilization": 0.9,
     }
-    vllm = "soft_reasoning.engines.vllm.VLLMEngine"
+    vllm = "soft_reasoning.engine.vllm.VLLMEngine"
     choice("engine", "vllm", vllm, top={"max_live": 256}, **model, **sizes, max_model_len=None)
-    choice("engine", "fake", "soft_reasoning.engines.fake.FakeEngine")
+    choice("engine", "fake", "soft_reasoning.engine.fake.FakeEngine")
 
     choice("grader", "default", Grader)
     choice("grader", "lm_eval_flexible", LmEvalGrader, filter="flexible-extract")
@@ -331,7 +331,7 @@ def _run() -> None:
     choice("grader", "math_verify", MathVerifyGrader)
     choice("grader", "released", ReleasedGrader)
 
-    runs = "soft_reasoning.runs."
+    runs = "soft_reasoning.lab.runs."
     choice("launcher", "local", f"{runs}local.LocalLauncher")
     choice("launcher", "ray", f"{runs}ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None)
     ConfigStore.instance().store("none", DictConfig({"logging": None}), "logging", package="_global_")

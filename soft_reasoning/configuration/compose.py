@@ -23,7 +23,6 @@ from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, real, switch, whole
 from soft_reasoning.configuration.choices import PARTS, SHORT, conf_dir, known_keys, register
 from soft_reasoning.configuration.errors import NoSuchOption, one_line, unknown_key
-from soft_reasoning.data.sources import READERS
 from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
@@ -88,7 +87,7 @@ def read_words(words: Iterable[str]) -> list[str]:
         text = value.strip("'\"")
         if group == "model" and equals and is_path(text):
             read += ["model=custom", f"model.path={value}"]
-        elif group == "dataset" and Path(text).suffix.lower() in READERS:
+        elif group == "dataset" and Path(text).suffix:
             read += ["dataset=custom", f"dataset.path={value}"]
         elif group == "prompt" and is_file_name(text):
             read += ["prompt=file", f"prompt.path={quoted(Path(text).expanduser().absolute())}"]

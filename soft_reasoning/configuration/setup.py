@@ -14,8 +14,8 @@ from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import (
     SecondModels,
     build_context,
-    build_dataset,
     build_method,
+    built,
     check_fits,
     check_wording,
     writes_programs,
@@ -32,10 +32,10 @@ from soft_reasoning.configuration.compose import (
 )
 from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options, check_overrides, checked, named, replaced
-from soft_reasoning.data.demo import is_bundled
-from soft_reasoning.engines.base import Engine
-from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.method import Method
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.schedule.context import Context, Limits
+from soft_reasoning.schedule.method import Method
 from soft_reasoning.types import UserError
 
 
@@ -97,7 +97,7 @@ class Setup:
             self.config, method = self._method(options)
         check_wording(self.config, method)
         self.answer_type: str = self._type or _prompted(self.config)
-        self._exemplars = build_dataset(self.config).exemplars()
+        self._exemplars = built(self.config, "dataset").exemplars()
 
     def solving(self, changes: Mapping[str, Any]) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from soft_reasoning.checks import choice, form
 from soft_reasoning.prompts.chat import ChatTemplate, Message
 from soft_reasoning.prompts.special_tokens import PromptEncoder
-from soft_reasoning.prompts.wording import Wording
+from soft_reasoning.prompts.wording import Exemplar, Wording
 from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
@@ -34,7 +34,7 @@ class Prompts:
     Args:
         tokenizer: The model's tokenizer.
         wording: The wording.
-        exemplars: Objects with the attributes question, thought and answer.
+        exemplars: Worked problems to show.
         layout: ``completion`` encodes plain text after the tokenizer's BOS. ``chat`` wraps it as a user's
             message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
             template; the attribute ``layout`` holds the choice.
@@ -53,7 +53,7 @@ class Prompts:
         tokenizer: Any,
         wording: Wording,
         *,
-        exemplars: Sequence[Any] = (),
+        exemplars: Sequence[Exemplar] = (),
         layout: str = "auto",
         system: str | None = None,
         date: str = DATE,
@@ -73,7 +73,7 @@ class Prompts:
         self.tokenizer = tokenizer
         self._encode_text = PromptEncoder(tokenizer)
         self.wording = wording
-        self.exemplars: tuple[Any, ...] = tuple(exemplars)
+        self.exemplars: tuple[Exemplar, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
         self._more_stop: tuple[str, ...] = ()
         self._max_new_tokens: int | None = None

@@ -99,6 +99,15 @@ class TaskWording:
 
 
 @dataclass(frozen=True)
+class Exemplar:
+    """A worked problem in a few-shot prompt; ``thought`` has neither the prompt's cue nor the final line."""
+
+    question: str
+    thought: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Wording:
     """The wording of one family of benchmarks.
 

@@ -13,12 +13,12 @@ from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.rewards.programs import Programs
-from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.method import Method, Steps
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.scheduling.solutions import read_candidate, solution_request
-from soft_reasoning.space.task_space import (
+from soft_reasoning.judge.programs import Programs
+from soft_reasoning.schedule.context import Context, Limits
+from soft_reasoning.schedule.method import Method, Steps
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.task.space import (
     TaskPoint,
     TaskSpace,
     greedy_anchor,

@@ -21,8 +21,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from soft_reasoning.checks import OptionError, real, whole
-from soft_reasoning.space.task_space import TaskPoint
 from soft_reasoning.task.objective import Evaluation, TaskObjective
+from soft_reasoning.task.space import TaskPoint
 from soft_reasoning.types import generator_for, seed_for
 
 RESTARTS, RAW_SAMPLES, SAMPLES = 2, 64, 64

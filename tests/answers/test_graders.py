@@ -5,7 +5,7 @@ import pytest
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
 from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.released import ReleasedGrader
+from soft_reasoning.judge.released import ReleasedGrader
 from soft_reasoning.types import Problem, UserError
 
 

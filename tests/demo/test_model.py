@@ -11,8 +11,8 @@ from experiments.demo.prompts import review_prompt, solve_prompt
 from experiments.demo.solutions import training_rows
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.schedule.scheduler import drive
 
 FOLDER = Path(soft_reasoning.__file__).parent / "demo"
 

@@ -10,8 +10,8 @@ from experiments.paper import beside as script
 from experiments.paper import hours
 from experiments.paper.beside import beside, figures
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports.run_groups import read_groups
-from tests.reports.sweeps import finished
+from soft_reasoning.lab.reports.run_groups import read_groups
+from tests.lab.reports.sweeps import finished
 
 
 def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8k", shots=0):

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from experiments.real_models import fetch, record, recording, replay, rules, table
-from soft_reasoning.methods.mixed_consistency import MixedConsistency
-from tests.rewards.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
+from soft_reasoning.method.mixed_consistency import MixedConsistency
+from tests.judge.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
 PARTS = [b"GGUF, the first half, ", b"the second"]
 

@@ -8,7 +8,7 @@ from experiments.real_models.recording import Answered, Recorded
 from experiments.real_models.rules import Rules
 from experiments.task import bundled, probe, spread
 from experiments.task.states import KINDS, SHARES, Reader
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request, Sampling
 
 

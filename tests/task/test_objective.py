@@ -11,15 +11,15 @@ from botorch.test_functions.base import BaseTestProblem
 from soft_reasoning import SoftReasoner
 from soft_reasoning.answers import Grader
 from soft_reasoning.checks import OptionError
-from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.methods.cot import ChainOfThought
-from soft_reasoning.methods.soft_token import SoftToken
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.lab.data.demo import FOLDER
+from soft_reasoning.method.cot import ChainOfThought
+from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.space.task_space import TaskPoint, TaskSpace
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.task import Evaluation, TaskObjective, tune
+from soft_reasoning.task.space import TaskPoint, TaskSpace
 from soft_reasoning.types import Problem, UserError, generator_for
 
 GOLD = [str(i % 4) for i in range(24)]

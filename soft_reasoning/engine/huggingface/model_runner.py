@@ -1,0 +1,358 @@
+"""Prepares one batch of sequences, runs the model over it, and returns the next tokens' logits."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engine.devices import on_device
+from soft_reasoning.engine.huggingface.attention import NAME, KeyValuePool, Pass, Span, current_pass
+from soft_reasoning.engine.huggingface.block_manager import BLOCK, BlockManager, blocks_for
+from soft_reasoning.engine.huggingface.decode_graphs import DecodeGraphs, DecodePass, fuse_norms
+from soft_reasoning.engine.huggingface.sequence import Sequence
+from soft_reasoning.engine.huggingface.tiles import Piece, height
+from soft_reasoning.engine.running import detached
+
+PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
+PADDING = 8
+"""On the CPU a pass has a multiple of this many rows: products of fewer rows may sum in another order."""
+MOST_READERS = 64
+"""Tokens that read a block in one matrix product."""
+LEAST_SPAN = {"cpu": 64, "cuda": 512}
+"""New tokens of a sequence from which it attends apart; on a GPU tiles need fewer launches for short ones."""
+CACHE_SHARE, LEAST_CACHED = 16, 8192
+"""Cached prefixes hold at most the larger of ``max_tokens / CACHE_SHARE`` and ``LEAST_CACHED`` positions."""
+
+
+class Runner:
+    """A model, its embedding lookup and its device: the base of both runners.
+
+    A pass has a multiple of ``padding`` rows. ``batch_invariant``: in the probe no bit of a row depended on
+    the other rows of its batch. ``max_rows`` bounds the rows of a batch. ``position_bytes`` is the size of a
+    position's keys and values, known after the first pass.
+    """
+
+    max_rows: int | None = None
+    position_bytes: float = 0.0
+    peak_kv_bytes: int = 0
+    batch_invariant: bool = False
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.lookup: Any = model.get_input_embeddings()
+        self.device: torch.device = self.lookup.weight.device
+        self.dtype: torch.dtype = self.lookup.weight.dtype
+        self.accepts = set(inspect.signature(model.forward).parameters)
+        self.padding: int = PADDING if self.device.type == "cpu" else 1
+
+    @property
+    def reserved_kv_bytes(self) -> int:
+        """Bytes that are reserved for keys and values."""
+        return 0
+
+    def padded_count(self, count: int) -> int:
+        """Return how many rows a pass of ``count`` rows gets: the next multiple of ``padding``."""
+        return -(-count // self.padding) * self.padding
+
+    def embed(self, ids: list[int]) -> Tensor:
+        """(len(ids), D) on the model's device, as the model's lookup returns it (scale included)."""
+        return self.lookup(on_device(ids, self.device)[None])[0]
+
+    def embed_newest(self, sequences: list[Sequence]) -> Tensor:
+        """(padded_count(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
+        ids = [sequence.ids[-1] for sequence in sequences]
+        return self.embed(ids + ids[-1:] * (self.padded_count(len(ids)) - len(ids)))
+
+    @contextmanager
+    def reading_states(self, sequences: list[Sequence]) -> Generator[list[Tensor]]:
+        """Collect the inputs of the LM head, if one of ``sequences`` requests its last hidden state."""
+        states: list[Tensor] = []
+        if not any(sequence.request.hidden_state for sequence in sequences):
+            yield states
+            return
+        head = self.model.get_output_embeddings()
+        handle = head.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
+        try:
+            yield states
+        finally:
+            handle.remove()
+
+    def embed_at(self, sequence: Sequence, start: int, end: int) -> Tensor:
+        """(end - start, D): the prompt's embeddings from position ``start`` up to ``end``."""
+        ids = [max(token, 0) for token in sequence.content[start:end]]
+        rows = self.embed(ids)
+        soft, first = sequence.soft, len(sequence.head)
+        if soft is not None:
+            low, high = max(start, first), min(end, first + len(soft))
+            if low < high:
+                rows = rows.clone()
+                rows[low - start : high - start] = soft[low - first : high - first].to(rows)
+        return rows
+
+    def keep_states(self, sequences: list[Sequence], states: Tensor) -> None:
+        """Store the last hidden states (at least len(sequences), D) of the sequences that request them."""
+        for sequence, state in zip(sequences, states, strict=False):
+            if sequence.request.hidden_state:
+                sequence.hidden_state = detached(state)
+
+
+class ModelRunner(Runner):
+    """Runs a model whose attention is :mod:`soft_reasoning.engine.huggingface.attention`.
+
+    It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
+    in progress, prompts and new tokens together. With ``graphs`` decode steps are computed by
+    :class:`DecodeGraphs`, as far as its buffers hold them, and else by a :class:`Pass` like prompts.
+    """
+
+    def __init__(self, model: Any, *, max_tokens: int, graphs: bool = False) -> None:
+        view = copy.deepcopy(model, {id(x): x for x in (*model.parameters(), *model.buffers())})
+        view.set_attn_implementation(NAME)
+        super().__init__(view)
+        if graphs:
+            fuse_norms(view)
+        self._graphs = DecodeGraphs(self._forward_ids, self.device) if graphs else None
+        self._pool = KeyValuePool(0)
+        self.resize(max_tokens)
+
+    def resize(self, max_tokens: int) -> None:
+        """Drop all keys and values, and bound them by ``max_tokens`` positions from now on."""
+        self.max_tokens = max_tokens
+        cached = max(max_tokens // CACHE_SHARE, min(max_tokens, LEAST_CACHED))
+        self._use(self._pool.resized(0))  # frees the memory
+        self._reset(blocks_for(max_tokens), blocks_for(cached))
+
+    def _reset(self, limit: int, cache_limit: int) -> None:
+        self.blocks: BlockManager = BlockManager(limit, cache_limit)
+        self._step: Pass | None = None
+        self._rows: list[Sequence] = []
+
+    def begin_run(self) -> None:
+        """Forget cached prefixes, and restart ``peak_kv_bytes``."""
+        self._reset(self.blocks.limit, self.blocks.cache_limit)
+        self.peak_kv_bytes = 0
+
+    @property
+    def reserved_kv_bytes(self) -> int:
+        """Bytes of the pool, much of which may be unused."""
+        return self._pool.blocks * self._pool.block_bytes
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Positions that the sequences in progress hold or will need."""
+        return self.blocks.committed * BLOCK
+
+    def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
+        """Remove sequences from ``waiting`` as long as there is room; at least one if none is running.
+
+        While some are running, new sequences wait until a quarter of the room is free, to form a batch.
+        """
+        blocks, rows = self.blocks, self.max_rows or math.inf
+        if not waiting or (running and (blocks.committed > 0.75 * blocks.limit or running > 0.75 * rows)):
+            return []
+        if not running:  # a prompt beyond the bound runs alone
+            limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].max_tokens))
+            if limit != blocks.limit:
+                self._reset(limit, blocks.cache_limit)
+        admitted = []
+        while waiting and running + len(admitted) < rows and self.blocks.can_allocate(waiting[0]):
+            sequence = waiting.popleft()
+            sequence.cached_tokens = self.blocks.allocate(sequence)
+            admitted.append(sequence)
+        return admitted
+
+    def release(self, sequence: Sequence) -> None:
+        """Free the blocks of ``sequence``, which is complete."""
+        self.blocks.release(sequence)
+
+    def prefill(self, sequences: list[Sequence]) -> Tensor:
+        """Compute what is not cached of the prompts of ``sequences``: (R, V) logits after each prompt."""
+        self._prepare_pool()
+        max_tokens = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
+        logits = [self._prefill_pass(rows) for rows in _passes(sequences, max_tokens)]
+        return torch.cat([x for x in logits if len(x)])
+
+    def decode(self, sequences: list[Sequence]) -> Tensor:
+        """Compute the newest token of every sequence: (R, V) logits of the next token."""
+        grown = [self.blocks.grow(sequence) for sequence in sequences]
+        self._prepare_pool()
+        if self._graphs is not None and (shape := self._graphs.shape(sequences)):
+            self._step = None
+            logits = self._graphs.step(sequences, shape)
+            self._count_bytes()
+            return logits
+        if self._step is None or any(grown) or sequences != self._rows:
+            self._rows = list(sequences)  # the caller's list may change
+            self._step = self._decode_pass(self._rows)
+        else:
+            self._step.advance()
+        return self._forward(self._step, self.embed_newest(sequences), None)[: len(sequences)]
+
+    def _prepare_pool(self) -> None:
+        if self._pool.blocks != self.blocks.total + 1:
+            self._use(self._pool.resized(self.blocks.total + 1))  # the last block is spare
+            self._pool.clear([self.blocks.total])
+        if fresh := self.blocks.take_fresh():
+            self._pool.clear(fresh)
+
+    def _use(self, pool: KeyValuePool) -> None:
+        self._pool = pool
+        if self._graphs is not None:
+            self._graphs.use(pool)
+
+    def _count_bytes(self) -> None:
+        """Keep ``peak_kv_bytes`` and ``position_bytes`` up to date."""
+        used = self.blocks.occupied * self._pool.block_bytes
+        self.peak_kv_bytes = max(self.peak_kv_bytes, used)
+        self.position_bytes = self._pool.block_bytes / BLOCK
+
+    def _forward_ids(self, current: DecodePass, ids: Tensor) -> Tensor:
+        """Logits (R, V) after the tokens ``ids`` (R,)."""
+        return self._logits(current, self.lookup(ids[None]))[0]
+
+    def _forward(self, current: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
+        """Logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
+        options = {}
+        if wanted is not None and "logits_to_keep" in self.accepts:
+            options["logits_to_keep"] = wanted
+        logits = self._logits(current, embeddings.unsqueeze(0), **options)[0]
+        self._count_bytes()
+        if wanted is not None and not options:
+            logits = logits[wanted]
+        return logits
+
+    def _logits(self, current: Pass | DecodePass, embeddings: Tensor, **options: Any) -> Tensor:
+        """Logits (1, N, V) after the packed ``embeddings`` (1, N, D)."""
+        token = current_pass.set(current)
+        try:
+            return self.model(
+                inputs_embeds=embeddings,
+                position_ids=current.positions.unsqueeze(0),
+                use_cache=False,
+                return_dict=True,
+                **options,
+            ).logits
+        finally:
+            current_pass.reset(token)
+
+    def _prefill_pass(self, rows: list[_Row]) -> Tensor:
+        """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""
+        device, tokens = self.device, rows[-1].end
+        embeddings = [self.embed_at(row.sequence, row.position, row.position + row.tokens) for row in rows]
+        filling = self.padded_count(tokens) - tokens
+        embeddings.append(embeddings[0].new_zeros(filling, embeddings[0].shape[1]))
+        positions = torch.cat([torch.arange(row.tokens) + row.position for row in rows])
+        tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
+        blocks = [table[row.position :][: row.tokens] for row, table in zip(rows, tables, strict=True)]
+        written = torch.cat(blocks), positions % BLOCK
+        padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)])
+        least = LEAST_SPAN.get(device.type, LEAST_SPAN["cuda"])
+        spans = [
+            Span(row.end - row.tokens, row.end, row.position, row.sequence.block_table)
+            for row in rows
+            if row.tokens >= least
+        ]
+        rest = [row for row in rows if row.tokens < least]
+        pieces, others = partial(_prefill_pieces, rows), partial(_prefill_pieces, rest)
+        current = Pass(self._pool, padded, written, pieces, device, spans, others)
+        ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
+        last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
+        wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)
+        with self.reading_states(sequences) as states:
+            logits = self._forward(current, torch.cat(embeddings), wanted)
+        for read in states:  # of the wanted positions, or of all if the model cannot select positions
+            self.keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
+        return logits[: len(last)]
+
+    def _decode_pass(self, sequences: list[Sequence]) -> Pass:
+        count = len(sequences)
+        positions = torch.tensor([sequence.position for sequence in sequences])
+        block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
+        padded = torch.cat([positions, torch.zeros(self.padded_count(count) - count, dtype=torch.long)])
+        written = block, positions % BLOCK
+        return Pass(self._pool, padded, written, partial(_decode_pieces, sequences), self.device)
+
+
+class _Row(NamedTuple):
+    """``tokens`` tokens of ``sequence`` from ``position`` on, whose place in a pass ends before ``end``."""
+
+    sequence: Sequence
+    position: int
+    tokens: int
+    end: int
+
+
+def _passes(sequences: list[Sequence], max_tokens: int) -> list[list[_Row]]:
+    """The prompt tokens of ``sequences`` that are not cached, at most ``max_tokens`` in a pass."""
+    passes: list[list[_Row]] = [[]]
+    end = 0
+    for sequence in sequences:
+        position = sequence.cached_tokens
+        while position < sequence.prompt_tokens:
+            if end == max_tokens:
+                passes.append([])
+                end = 0
+            count = min(sequence.prompt_tokens - position, max_tokens - end)
+            end += count
+            passes[-1].append(_Row(sequence, position, count, end))
+            position += count
+    return passes
+
+
+def _prefill_pieces(rows: list[_Row], window: int | None) -> list[Piece]:
+    """Every block that the tokens of ``rows`` read."""
+    ranges: dict[tuple[int, int], list[list[int]]] = {}
+    diagonal: set[tuple[int, int]] = set()  # blocks read by tokens whose own keys are in them
+    for row in rows:
+        last, begin = row.position + row.tokens - 1, row.end - row.tokens
+        for at in range(0, last + 1, BLOCK):
+            first, end = max(row.position, at), last + 1
+            if window is not None:
+                end = min(end, at + BLOCK - 1 + window)
+            if first < end:
+                key = at, row.sequence.block_table[at // BLOCK]
+                if first < at + BLOCK or window is not None:
+                    diagonal.add(key)
+                _extend(ranges.setdefault(key, []), begin + first - row.position, begin + end - row.position)
+    return _pieces(ranges, diagonal)
+
+
+def _decode_pieces(sequences: list[Sequence], window: int | None) -> list[Piece]:
+    """Every block that one new token per sequence reads: shared blocks, which are full, and unshared."""
+    shared: dict[tuple[int, int], list[list[int]]] = {}
+    unshared = []
+    for row, sequence in enumerate(sequences):
+        first = 0 if window is None else max(0, sequence.position - window + 1) // BLOCK
+        for i, block in enumerate(sequence.block_table[first:], first):
+            if i < sequence.shared_blocks:
+                _extend(shared.setdefault((i * BLOCK, block), []), row, row + 1)
+            else:
+                unshared.append(Piece(i * BLOCK, block, row, 1, 1, True))
+    return _pieces(shared, set(shared) if window is not None else set()) + unshared
+
+
+def _extend(ranges: list[list[int]], first: int, end: int) -> None:
+    """Add the tokens from ``first`` up to ``end``, to the last range where they follow it."""
+    if ranges and ranges[-1][1] == first:
+        ranges[-1][1] = end
+    else:
+        ranges.append([first, end])
+
+
+def _pieces(ranges: dict[tuple[int, int], list[list[int]]], masked: set[tuple[int, int]]) -> list[Piece]:
+    """Cut ``ranges``, the ranges of tokens that read each block (position, block), into pieces."""
+    pieces = []
+    for key, block_ranges in ranges.items():
+        for begin, end in block_ranges:
+            for first in range(begin, end, MOST_READERS):
+                count = min(MOST_READERS, end - first)
+                pieces.append(Piece(*key, first, count, height(count), key in masked))
+    return pieces

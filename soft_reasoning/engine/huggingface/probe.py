@@ -1,0 +1,324 @@
+"""Chooses at load time how to run a model, by running it on a few dozen tokens."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+
+from soft_reasoning.engine.base import not_finite
+from soft_reasoning.engine.devices import is_out_of_memory
+from soft_reasoning.engine.huggingface.block_manager import BLOCK
+from soft_reasoning.engine.huggingface.model_runner import ModelRunner
+from soft_reasoning.engine.huggingface.plain_runner import PlainRunner
+from soft_reasoning.engine.huggingface.sequence import Sequence
+from soft_reasoning.types import Request, UserError
+
+log: logging.Logger = logging.getLogger(__name__)
+
+LONG = BLOCK + 8
+"""Tokens of one prompt: a full block and a few more."""
+ROWS, SHORT, STEPS = 9, 5, 4
+"""A batch of ROWS prompts of SHORT tokens; each of STEPS steps feeds one more token, then ends a row."""
+SHAPES = ((1, LONG + 1, LONG), (ROWS, SHORT + STEPS, SHORT))
+"""One long text, then several short texts: rows, tokens, tokens of the prompt."""
+MAX_TOKENS = 2 * ROWS * BLOCK
+LEAST_ROWS = (8, 16)
+"""Paddings to try on the CPU in float32 until a row's bits do not depend on the other rows."""
+CROWD = (8, 16, 24, 32, 64)
+CAPTURES = {"cuda"}
+"""Kinds of devices on which decode steps are tried as graphs first."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
+WORSE = 3
+"""How much farther from float32 a runner may be than the model itself in half precision; rounding varies."""
+KINDS = {"full_attention", "sliding_attention"}
+LENGTH_DEPENDENT = {"dynamic", "longrope"}
+"""Rotary embeddings that change with the largest position of a pass."""
+
+
+@torch.inference_mode()
+def choose_runner(model: Any) -> ModelRunner | PlainRunner:
+    """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
+
+    On a GPU it is tried with decode steps as CUDA graphs first, then without. Its ``max_tokens`` is small;
+    ``resize`` sets it. A model that cannot read a block table causes a warning. If a cache gives wrong logits
+    once rows have left a batch, the model runs one row at a time. The runner's ``batch_invariant`` is whether
+    a row has the same bits alone as in a batch.
+
+    Raises:
+        UserError: If the model's logits are not finite, or differ between embeddings and token ids.
+    """
+    with _without_time_step_limits(model):
+        runner = _choose(model)
+        _make_invariant(runner)
+    return runner
+
+
+def _choose(model: Any) -> ModelRunner | PlainRunner:
+    config = model.config
+    if config.model_type == "falcon" and config.alibi and config._attn_implementation == "eager":
+        raise UserError(
+            "cannot serve Falcon with alibi in eager attention: transformers adds its position bias twice "
+            "there; take model.attn_implementation=sdpa"
+        )
+    try:
+        texts = [_Text(model, rows, length, prompt) for rows, length, prompt in SHAPES]
+    except Exception as error:  # a model's code may raise any error
+        if is_out_of_memory(error):
+            raise
+        raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
+    if not all(bool(text.own.isfinite().all()) for text in texts):
+        raise UserError(not_finite(model.get_input_embeddings().weight.dtype))
+    name, problem = type(model).__name__, _no_block_table(model)
+    on_gpu = model.get_input_embeddings().weight.device.type in CAPTURES
+    for graphs in [] if problem else [True, False] if on_gpu else [False]:
+        runner = ModelRunner(model, max_tokens=MAX_TOKENS, graphs=graphs)
+        problem = _problem(model, runner, texts)
+        if not problem:
+            return runner
+        if graphs:
+            log.warning("%s decodes without CUDA graphs, which takes longer: %s", name, _line(problem))
+    plain = PlainRunner(model, max_tokens=MAX_TOKENS)
+    if _problem(model, plain, texts):
+        plain.serve_rows_alone()
+        if differs := _problem(model, plain, texts):
+            raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
+        problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
+    log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, _line(problem))
+    return plain
+
+
+def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
+    """Choose the padding with which a row's bits do not depend on other rows; set ``batch_invariant``."""
+    config = runner.model.config.get_text_config()
+    mixture = any(getattr(config, name, None) for name in EXPERTS) and runner.max_rows != 1
+    if runner.device.type != "cpu" or runner.dtype != torch.float32 or mixture:
+        return
+    runner.batch_invariant = runner.max_rows == 1
+    for padding in LEAST_ROWS:
+        if not runner.batch_invariant:
+            runner.padding = padding
+            runner.batch_invariant = _rows_alike(runner)
+    if not runner.batch_invariant:
+        runner.padding = LEAST_ROWS[0]
+
+
+def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
+    """Whether a row has the same bits alone, in a batch, and with any number of rows in a linear layer."""
+    layers = {module.weight.shape: module for module in runner.model.modules() if type(module) is Linear}
+    for layer in layers.values():
+        x = layer.weight[torch.arange(max(CROWD)) % len(layer.weight)]
+        among = layer(x)
+        counts = [count for count in CROWD if count % runner.padding == 0]
+        if not all(torch.equal(layer(x[:count]), among[:count]) for count in counts):
+            return False
+    ids = _ids(len(runner.lookup.weight), ROWS, SHORT + STEPS)
+    crowded, alone = _serve(runner, ids, SHORT), _serve(runner, ids[2:3], SHORT)
+    return all(torch.equal(logits, crowded[2, position]) for (_, position), logits in alone.items())
+
+
+class _Text:
+    """Token ids (R, L), the length of their prompts, and their logits (R, L, V) in a plain pass.
+
+    ``exact`` are those of a pass in float32; None if the model computes in float32 anyway, or cannot.
+    """
+
+    def __init__(self, model: Any, rows: int, length: int, prompt: int) -> None:
+        lookup = model.get_input_embeddings().weight
+        self.ids = _ids(len(lookup), rows, length)
+        self.prompt = prompt
+        self.own: Tensor = model(self.ids.to(lookup.device)).logits.float()
+        self.exact: Tensor | None = None
+        if lookup.dtype != torch.float32 and not getattr(model, "is_quantized", False):
+            try:
+                with in_float32(model):
+                    self.exact = model(self.ids.to(lookup.device)).logits
+            except RuntimeError as error:  # a layer that reads the weights of another (Jamba)
+                if is_out_of_memory(error):
+                    raise
+                log.info("the probe compares with half precision: no pass in float32 (%s)", error)
+
+
+@contextmanager
+def in_float32(model: Any) -> Generator[None]:
+    """Compute in float32 with the weights of ``model``, which are converted while their layer runs."""
+    stored: dict[int, dict[str, Any]] = {}
+
+    def widen(module: Any, inputs: Any) -> None:
+        stored[id(module)] = dict(module._parameters)
+        for name, weight in module._parameters.items():
+            if weight is not None and weight.is_floating_point():
+                module._parameters[name] = torch.nn.Parameter(weight.float(), requires_grad=False)
+
+    def restore(module: Any, inputs: Any, output: Any) -> None:
+        module._parameters.update(stored.pop(id(module)))
+
+    handles = []
+    for module in model.modules():
+        if module._parameters:
+            handles.append(module.register_forward_pre_hook(widen))
+            handles.append(module.register_forward_hook(restore, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def divergence(logits: Tensor, exact: Tensor) -> float:
+    """The mean KL divergence (nats) of the distributions of ``logits`` (..., V) from those of ``exact``."""
+    log, other = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
+    return float((log.exp() * (log - other)).sum(-1).mean())
+
+
+def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) -> str:
+    """Why ``runner`` does not reproduce the logits of the model's own passes; empty if it does."""
+    for text in texts:
+        try:
+            served = _serve(runner, text.ids, text.prompt)
+        except Exception as error:  # a model's code may raise any error
+            if is_out_of_memory(error):
+                raise
+            return f"it fails: {error}"
+        places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values())).float()
+        own = text.own[places]
+        if text.exact is None:
+            error = _error(logits, own)
+            if not error < _tolerance(runner.dtype):
+                return f"its logits differ by {error:.2g} of their size{_where(model, runner, text)}"
+        else:
+            exact = text.exact[places]
+            ours, theirs = divergence(logits, exact), divergence(own, exact)
+            if not ours < WORSE * theirs + 1e-4:
+                where = _where(model, runner, text)
+                return f"it is {ours:.2g} nats from float32, the model itself {theirs:.2g}{where}"
+    return ""
+
+
+def _where(model: Any, runner: ModelRunner | PlainRunner, text: _Text) -> str:
+    """Name the first layer in which attention differs from the model's own; empty if there is none."""
+    ids = text.ids[:1, : text.prompt + 1]
+    runner.begin_run()  # without cached positions, whose attention is not computed again
+    with _attention_outputs(model) as own:
+        model(ids[:, : text.prompt].to(runner.device))
+    with _attention_outputs(runner.model) as ours:
+        _serve(runner, ids, text.prompt)
+    kinds = getattr(model.config.get_text_config(), "layer_types", None)
+    for layer, (name, expected) in sorted(own.items()):
+        if layer in ours and _error(ours[layer][1][: text.prompt], expected) >= _tolerance(runner.dtype):
+            return f", first in layer {layer} ({kinds[layer] if kinds else name})"
+    return ""
+
+
+@contextmanager
+def _attention_outputs(model: Any) -> Generator[dict[int, tuple[str, Tensor]]]:
+    """Collect class name and first output (N, D) of each layer's attention, by the layer's number."""
+    outputs: dict[int, tuple[str, Tensor]] = {}
+
+    def keep(module: Any, inputs: Any, output: Any) -> None:
+        rows = output[0] if isinstance(output, tuple) else output
+        outputs.setdefault(module.layer_idx, (type(module).__name__, rows[0].float()))
+
+    attention = [module for module in model.modules() if "Attention" in type(module).__name__]
+    handles = [
+        module.register_forward_hook(keep)
+        for module in attention
+        if isinstance(getattr(module, "layer_idx", None), int)
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _error(got: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the size of ``expected``."""
+    return float((got - expected).abs().amax() / expected.abs().amax().clamp_min(1e-6))
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    """Rounding alone differs by less than this; a wrong mask or scale by far more."""
+    return 1e-3 if dtype == torch.float32 else 0.05
+
+
+def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
+    """(rows, length) token ids; no two rows are alike."""
+    place = torch.arange(length)
+    return torch.stack([(7 * place + 3 + 31 * row + row * place) % vocabulary for row in range(rows)])
+
+
+def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[tuple[int, int], Tensor]:
+    """Logits by row and position of a batch of texts ``ids`` (R, L), whose prompts have ``prompt`` tokens.
+
+    The last two tokens of a prompt are soft; the tokens after it are fed one by one. After each step a row
+    ends: the first, the middle, the last.
+    """
+    waiting, logits = deque[Sequence](), dict[tuple[int, int], Tensor]()
+    for row, text in enumerate(ids.tolist()):
+        soft = runner.embed(text[prompt - 2 : prompt]).float()
+        limits = {"hidden_size": soft.shape[1], "context_length": 2**31, "vocabulary": max(text) + 1}
+        request = Request(tuple(text[: prompt - 2]), soft=soft, max_new_tokens=len(text) - prompt + 1)
+        waiting.append(Sequence(row, request, **limits))
+    while waiting:
+        running = runner.admit(waiting, 0)
+        rows = runner.prefill(running)
+        for step, position in enumerate(range(prompt - 1, ids.shape[1])):
+            if step:
+                for sequence in running:
+                    sequence.ids.append(int(ids[sequence.ticket, position]))
+                rows = runner.decode(running)
+            logits |= {(s.ticket, position): row for s, row in zip(running, rows, strict=True)}
+            if step and len(running) > 1:
+                runner.release(running.pop((0, len(running) // 2, -1)[step % 3 - 1]))
+        for sequence in running:
+            runner.release(sequence)
+    return logits
+
+
+@contextmanager
+def _without_time_step_limits(model: Any) -> Generator[None]:
+    """Compare Mamba-2 layers without the bound on time steps, which transformers applies only in long passes.
+
+    With it, the model's steps with a cache differ from its pass over the whole sequence.
+    """
+    layers = [layer for layer in model.modules() if hasattr(layer, "time_step_limit")]
+    limits = [layer.time_step_limit for layer in layers]
+    for layer in layers:
+        layer.time_step_limit = (0.0, math.inf)
+    try:
+        yield
+    finally:
+        for layer, limit in zip(layers, limits, strict=True):
+            layer.time_step_limit = limit
+
+
+def _no_block_table(model: Any) -> str:
+    """Why ``model`` cannot read a block table by its configuration; empty if the probe should try."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or [])
+    if not getattr(model, "_supports_attention_backend", False) or not kinds <= KINDS:
+        return "its attention cannot be replaced here"
+    rope = getattr(config, "rope_parameters", None) or {}
+    types = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if types & LENGTH_DEPENDENT:
+        return "its rotary embeddings depend on the longest row of a pass"
+    if len({weight.device for weight in model.parameters()} - {torch.device("meta")}) > 1:
+        return "its layers are on several devices"
+    return ""
+
+
+def _refusal(model: Any, reason: str) -> str:
+    return f"cannot serve {type(model).__name__}: {_line(reason)}; choose another decoder-only model"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]

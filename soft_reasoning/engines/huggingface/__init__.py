@@ -1,5 +1,0 @@
-"""Any decoder-only language model of transformers, on any device: the reference engine."""
-
-from soft_reasoning.engines.huggingface.engine import HuggingFaceEngine
-
-__all__ = ["HuggingFaceEngine"]

@@ -1,0 +1,163 @@
+"""The final answer after a search; the paper defines no rule, so the rule is a configuration value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from soft_reasoning.answers import FREE
+from soft_reasoning.checks import choice, real
+from soft_reasoning.judge.combine import rewards_of
+from soft_reasoning.judge.history import SearchHistory, same_answers
+from soft_reasoning.types import Candidate, FinishReason
+
+RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
+VOTES = RULES[:4]
+"""Rules that give each vote a weight."""
+
+
+@dataclass(frozen=True)
+class FinalAnswer:
+    """Chooses the final answer from candidates and verdicts.
+
+    Candidates and the verifier's answers vote; the grader decides which answers are equal.
+
+    Args:
+        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest reward.
+            ``weighted_vote`` counts a candidate's reward, at least 0, or 1 if no reward is above 0 (DeepConf,
+            Fu et al., arXiv 2508.15260). ``borda`` gives the i-th best of N candidates
+            (N - i + 1)^``power`` votes (the Borda vote of Kang et al., arXiv 2502.18581).
+            ``best_reward`` takes the answer of the candidate of highest reward. ``verifier`` takes the
+            verifier's last parsed answer, else the vote.
+        verifier_weight: Total weight of the verifier's answers of a round, in candidates; each answer is
+            multiplied by its confidence. 0 leaves them out.
+        keep: Share of the candidates that vote, by highest reward: DeepConf's filter, whose threshold is a
+            linearly interpolated percentile.
+        power: Exponent of ``borda``; 0 is a majority vote.
+    """
+
+    rule: str = "weighted_vote"
+    verifier_weight: float = 1.0
+    keep: float = 1.0
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        choice("rule", self.rule, RULES)
+        real("verifier_weight", self.verifier_weight, least=0.0)
+        real("keep", self.keep, above=0.0, most=1.0)
+        real("power", self.power, least=0.0)
+
+    @property
+    def reads_verdicts(self) -> bool:
+        """Whether it reads the verifier's answers (rewards come from another part)."""
+        return self.rule == "verifier" or (self.rule in VOTES and self.verifier_weight > 0)
+
+    def choose(self, history: SearchHistory) -> str | None:
+        """Return the answer, or None if there is none."""
+        grader, answer_type = history.grader, history.answer_type
+        if self.rule == "verifier":
+            for verdict in reversed(history.verdicts):
+                answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
+                if answer is not None:
+                    return answer
+        if self.rule == "best_reward":
+            answers = standing(history.candidates, answer_type)
+            ranked = (answers[i] for i in _by_reward(history))
+            return next((answer for answer in ranked if answer is not None), None)
+        votes = self.votes(history)
+        return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
+
+    def votes(self, history: SearchHistory) -> list[tuple[str | None, float]]:
+        """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
+        answers = standing(history.candidates, history.answer_type)
+        votes = [*zip(answers, self._weights(history), strict=True)]
+        for verdict in history.verdicts:
+            share = self.verifier_weight / max(1, len(verdict.answers))
+            votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
+        return votes
+
+    def _weights(self, history: SearchHistory) -> list[float]:
+        candidates = history.candidates
+        weights = [1.0] * len(candidates)
+        if self.rule == "reward_vote":
+            rewards = rewards_of(candidates)
+            lowest = min(rewards, default=0.0)
+            weights = [1e-6 + r - lowest for r in rewards]  # equal rewards count the same
+        elif self.rule == "weighted_vote":
+            positive = [max(0.0, r) for r in rewards_of(candidates)]
+            weights = positive if any(positive) else weights
+        elif self.rule == "borda":
+            for place, i in enumerate(_by_reward(history)):
+                weights[i] = (len(candidates) - place) ** self.power
+        if self.keep < 1:
+            order = _by_reward(history)
+            dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
+            for i in order[len(order) - dropped :]:
+                weights[i] = 0.0
+        return weights
+
+
+def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | None]:
+    """Return the answer of each candidate that may be the final one; None for a free text that was cut.
+
+    Cut texts stand where no finished one has an answer.
+    """
+    finished = any(c.answer is not None and not c.cut for c in candidates)
+    return [None if finished and c.cut and answer_type in FREE else c.answer for c in candidates]
+
+
+def lost_at(candidate: Candidate, answer_type: str) -> int | None:
+    """Return the tokens after which a limit cut a candidate before its answer ended; None for others."""
+    lost = candidate.finish_reason == FinishReason.LENGTH and (
+        candidate.answer is None or answer_type in FREE
+    )
+    return candidate.generated_tokens if lost else None
+
+
+def cut_warning(lost: int, candidates: int, tokens: int) -> str:
+    """Return a line about ``lost`` of ``candidates``, cut at ``tokens``; empty if fewer than a tenth are."""
+    few = lost < max(1, candidates / 10)
+    return (
+        "" if few else f"{lost} of {candidates} candidates were cut at {tokens} tokens; raise max_new_tokens"
+    )
+
+
+def _by_reward(history: SearchHistory) -> list[int]:
+    """Indices of the candidates, the highest reward first, equal rewards in their order."""
+    rewards = rewards_of(history.candidates)
+    return sorted(range(len(rewards)), key=lambda i: -rewards[i])
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The votes for an answer.
+
+    Attributes:
+        answer: The answer, as its first voter wrote it.
+        candidates: Number of candidates with this answer.
+        verifier: Number of the verifier's answers equal to it.
+        weight: Total weight of these votes; None if the final answer was not chosen by weighted votes.
+        by_verifier: The verifier's part of the weight.
+    """
+
+    answer: str
+    candidates: int = 0
+    verifier: int = 0
+    weight: float | None = None
+    by_verifier: float | None = None
+
+
+def count_votes(history: SearchHistory, final: FinalAnswer | None) -> list[Vote]:
+    """Return the votes for each answer, most weight first; ``final`` is the final rule, if known."""
+    rule = final if final is not None and final.rule in VOTES else None
+    rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in history.candidates]
+    votes = (rule or FinalAnswer("vote")).votes(replace(history, candidates=rewarded))
+    weighted: list[tuple[float, Vote]] = []
+    for group in same_answers([answer for answer, _ in votes], history.grader, history.answer_type):
+        verifier = [i for i in group if i >= len(rewarded)]
+        weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, verifier))
+        weights = (weight, by_verifier) if rule else (None, None)
+        counts = len(group) - len(verifier), len(verifier)
+        weighted.append((weight, Vote(votes[group[0]][0] or "", *counts, *weights)))
+    return [vote for _, vote in sorted(weighted, key=lambda pair: -pair[0])]

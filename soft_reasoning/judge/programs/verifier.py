@@ -1,0 +1,60 @@
+"""A verifier that computes: candidates that agree with programs written from the question alone are right.
+
+Executed translations of solutions raise the accuracy of small models without training (PROVE, arXiv
+2410.12608). A program from the question alone does not inherit a solution's misread facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.checks import whole
+from soft_reasoning.judge.programs.writing import Programs
+from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.types import Candidate, Problem
+
+
+@dataclass(frozen=True)
+class ProgramVerifier(Programs):
+    """Scores a candidate by the share of the programs with an answer that agree with it.
+
+    The programs are written in the first round and kept for the question. Their answers vote in the final
+    answer like fresh solutions. If no program has an answer, no candidate is judged.
+
+    Args:
+        later: Number of further programs in each later round.
+    """
+
+    later: int = 0
+    name: str = "program"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("later", self.later, least=0)
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Steps[Verdict]:
+        known = [answer for verdict in earlier for answer in verdict.answers]
+        count = self.later if earlier else self.samples
+        new = []
+        if count:
+            new = yield from self.write(problem, context, len(known), count, role="verifier")
+        answers = tuple(program.answer for program in new)
+        grader, kind = context.grader, problem.answer_type
+        ran = [answer for answer in (*known, *answers) if answer is not None]
+        scores = [
+            sum(grader.equal(c.answer, answer, kind) for answer in ran) / len(ran) if ran else None
+            for c in candidates
+        ]
+        return Verdict(
+            tuple(scores),
+            answers,
+            tuple(program.text for program in new),
+            (1.0,) * len(new),
+            prompts=tuple(program.prompt for program in new),
+            computed=True,
+        )

@@ -1,0 +1,199 @@
+"""The model writes programs for a question, and the sandbox runs them.
+
+A program is a function ``solution()`` written from the question alone (program-aided language models, Gao et
+al., arXiv 2211.10435). Its prompt is the task ``program`` of the wording.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import warnings
+from dataclasses import dataclass, field
+from typing import cast
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import real, whole
+from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
+from soft_reasoning.judge.programs.values import KINDS, as_answer
+from soft_reasoning.prompts import Wording
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.types import (
+    GREEDY,
+    MAX_NEW_TOKENS,
+    Candidate,
+    Completion,
+    Generate,
+    Problem,
+    Request,
+    Sampling,
+    UserError,
+)
+
+TASK = "program"
+"""The name of the wording in ``prompt.wording.tasks``."""
+NOT_COMPUTED = "programs: expected questions that a program can compute, got "
+INSTEAD = "use verifier=single_judge or method=self_consistency"
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^`\n]*$\n?", re.MULTILINE)
+_DEFINED = re.compile(r"^[ \t]*def solution\(.*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and its outcome.
+
+    Attributes:
+        code: The program.
+        answer: The answer that its value stands for, or None.
+        error: Why there is no answer.
+        prompt: The text of its prompt.
+        completion: The model's completion.
+    """
+
+    code: str
+    answer: str | None
+    error: str | None
+    prompt: str
+    completion: Completion
+
+    @property
+    def text(self) -> str:
+        """The program, any error, and its answer on the last line, for readers."""
+        end = f"Answer: {self.answer}" if self.error is None else f"Error: {self.error}\nAnswer: no answer"
+        return f"```python\n{self.code}\n```\n{end}"
+
+    @property
+    def candidate(self) -> Candidate:
+        """The program as a candidate of the first round."""
+        return Candidate(
+            self.text,
+            self.answer,
+            round=0,
+            computed=True,
+            generated_tokens=self.completion.generated_tokens,
+            finish_reason=self.completion.finish_reason,
+            token_ids=self.completion.token_ids,
+            logprobs=self.completion.logprobs,
+        )
+
+
+@dataclass(frozen=True)
+class Programs:
+    """How programs are written and run; the first is greedy, the others are sampled.
+
+    Args:
+        samples: Programs per question.
+        temperature: Sampling temperature of all programs but the first.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Maximum number of tokens per program.
+        model: Another model that writes them, a name of ``conf/model`` or a path; None uses the run's model.
+        sandbox: Where they run.
+
+    Raises:
+        OptionError: For a value out of its range.
+    """
+
+    samples: int = 4
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = MAX_NEW_TOKENS
+    model: str | None = None
+    sandbox: Sandbox = field(default_factory=Sandbox)
+
+    def __post_init__(self) -> None:
+        whole("samples", self.samples, least=1)
+        whole("max_new_tokens", self.max_new_tokens, least=1)
+        real("temperature", self.temperature, above=0.0, fix="samples=1 writes the greedy program only")
+        whole("top_k", self.top_k, least=0)
+        real("top_p", self.top_p, above=0.0, most=1.0)
+
+    def check_wording(self, wording: Wording) -> None:
+        """Reject wording that does not ask for programs, and a missing sandbox.
+
+        Raises:
+            UserError: In one line.
+        """
+        if TASK not in wording.tasks:
+            raise UserError(
+                f"{NOT_COMPUTED}a prompt without prompt.wording.tasks.{TASK}; {INSTEAD}, or prompt=math"
+            )
+        self.sandbox.check()
+
+    def judge(self, context: Context) -> Context:
+        """Return the context of the model that writes the programs."""
+        return context.judges[self.model] if self.model else context
+
+    def write(
+        self, problem: Problem, context: Context, first: int, count: int, *, role: str
+    ) -> Steps[list[Program]]:
+        """Write and run the programs ``first`` to ``first + count - 1`` of a question.
+
+        Raises:
+            UserError: If a program cannot compute an answer of the question's type.
+        """
+        kind, judge = problem.answer_type, self.judge(context)
+        if kind not in KINDS:
+            raise UserError(f"{NOT_COMPUTED}a question with an answer of type {kind}; {INSTEAD}")
+        self.check_wording(judge.prompts.wording)
+        prompt = judge.prompts.task(TASK, problem.without_gold())
+        sampled = Sampling(self.temperature, self.top_k, self.top_p)
+        requests = [
+            Request(
+                prompt.ids,
+                max_new_tokens=self.max_new_tokens,
+                stop=prompt.stop,
+                role=role,
+                sampling=sampled if i else GREEDY,
+                seed=context.stream(problem.id, TASK, i),
+            )
+            for i in range(first, first + count)
+        ]
+        completions = yield Generate(requests, judge.engine if self.model else None)
+        cue = judge.prompts.wording.tasks[TASK].cue
+        codes = [code_of(cue + completion.text) for completion in completions]
+        shown = judge.engine.tokenizer.decode(list(prompt.ids))
+        programs: list[Program] = []
+        for completion, code, outcome in zip(completions, codes, self.sandbox.run(codes), strict=True):
+            answer, error = answer_of(outcome, problem, context.grader)
+            programs.append(Program(code, answer, error, shown, completion))
+        return programs
+
+
+def code_of(text: str) -> str:
+    """Return the program of ``text``: the first of its parts between fences that defines ``solution()``.
+
+    A model may start over after the cue, or not indent what follows it. Of these forms the first one that is
+    Python counts.
+    """
+    parts = [part for part in _FENCE.split(text.replace("\r\n", "\n")) if _DEFINED.search(part)]
+    for part in parts:
+        begin = cast(re.Match[str], _DEFINED.search(part))
+        head, body = part[: begin.end()], part[begin.end() :]
+        for form in (part, part[: begin.start()] + body, head + textwrap.indent(body, "    ")):
+            if _DEFINED.search(form) and _is_python(form):
+                return form.rstrip()
+    return (parts or [text])[0].rstrip()
+
+
+def _is_python(code: str) -> bool:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def answer_of(outcome: Outcome, problem: Problem, grader: AnswerGrader) -> tuple[str | None, str | None]:
+    """Return the answer that a program's value is, or None and the reason."""
+    if outcome.error is not None:
+        return None, outcome.error
+    kind = problem.answer_type
+    answer = as_answer(outcome.value, kind, problem.question)
+    if answer is None:
+        return None, f"expected an answer of type {kind}, got a value of type {type(outcome.value).__name__}"
+    return grader.of_value(answer, kind), None

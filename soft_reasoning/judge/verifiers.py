@@ -1,0 +1,379 @@
+"""Verifiers: the same model judges a round's candidates (paper, "Optimisation Objective").
+
+A verifier returns a :class:`Verdict` on a round, or is a generator like a method, which yields effects
+first. It sees the problem without its gold answer. Candidates without a parsed answer are not shown and
+score 0. If no candidate can be shown, the model is not called and the verdict holds no answers (except for
+``fresh``, which never shows candidates).
+
+A :class:`ModelVerifier` combines a presentation (all in one prompt, one by one, without candidates) and a
+judgement (a fresh solution, a named choice); ``configuration/choices.py`` names the combinations.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
+
+from soft_reasoning.answers import FREE
+from soft_reasoning.checks import choice, counts, real, whole
+from soft_reasoning.judge.coherence import coherence
+from soft_reasoning.judge.judgement import FreshSolution, Judgement, NamedChoice, verdict_probability
+from soft_reasoning.judge.presentation import AllInOnePrompt, fitting, warn_of_bound
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.types import (
+    GREEDY,
+    MAX_NEW_TOKENS,
+    Candidate,
+    Completion,
+    Generate,
+    Problem,
+    Prompt,
+    Request,
+    Sampling,
+    UserError,
+)
+
+SHOWN = ("reasoning", "answer")
+CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
+ALTERNATIVES = 10
+"""Number of likeliest tokens among which 1, 0 and None are looked for."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verifier's judgement of a round.
+
+    Attributes:
+        scores: A score in [0, 1] per candidate; None for a candidate that was not judged.
+        answers: The answers of the solutions that the verifier wrote, one per sample.
+        texts: The texts that the verifier wrote.
+        weights: Weight in [0, 1] of each answer; by default 1.
+        agreement: The scores before confidence; by default the scores.
+        prompts: The text of each prompt, one per text.
+        computed: Whether the answers are values of programs, which no grader reads from the texts.
+    """
+
+    scores: tuple[float | None, ...]
+    answers: tuple[str | None, ...] = ()
+    texts: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    agreement: tuple[float | None, ...] = ()
+    prompts: tuple[str, ...] = ()
+    computed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.agreement:
+            object.__setattr__(self, "agreement", self.scores)
+        if not self.weights:
+            object.__setattr__(self, "weights", (1.0,) * len(self.answers))
+
+
+class Verifier(Protocol):
+    """Scores the candidates of a round."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+        ...
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Verdict | Steps[Verdict]:
+        """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before.
+
+        A verifier that asks the model is a generator: it yields effects and returns the verdict.
+        """
+        ...
+
+
+def verify(
+    verifier: Verifier,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    context: Context,
+    earlier: Sequence[Verdict],
+) -> Steps[Verdict]:
+    """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
+
+    Raises:
+        UserError: If it takes other parameters or returns anything else.
+    """
+    name = getattr(verifier, "name", type(verifier).__name__)
+    try:
+        inspect.signature(verifier.verify).bind(problem, candidates, context, earlier)
+    except TypeError as error:
+        raise UserError(
+            f"verifier={name}: expected verify(problem, candidates, context, earlier), got one that does not "
+            f"take them ({error})"
+        ) from error
+    verdict: Any = verifier.verify(problem, candidates, context, earlier)
+    if isinstance(verdict, Generator):
+        verdict = yield from verdict
+    if not isinstance(verdict, Verdict):
+        raise UserError(
+            f"verifier={name}: expected verify to return a Verdict, or to yield effects and return one, got "
+            f"{verdict!r:.80}"
+        )
+    return _checked(verdict, len(candidates), name)
+
+
+def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
+    """``verdict`` with scores that are floats; raises UserError unless it is one of ``count`` candidates."""
+    scores: list[tuple[float | None, ...]] = []
+    for values in (verdict.scores, verdict.agreement):
+        if not isinstance(values, tuple | list) or len(values) != count:
+            raise UserError(
+                f"verifier={name}: expected a Verdict with {count} scores, one for each candidate, got "
+                f"{values!r:.80}"
+            )
+        scores.append(tuple(None if value is None else read_score(value, name) for value in values))
+    for answer in verdict.answers:
+        if not isinstance(answer, str | None):
+            raise UserError(f"verifier={name}: expected answers that are texts or None, got {answer!r:.80}")
+    if len(verdict.weights) != len(verdict.answers):
+        raise UserError(
+            f"verifier={name}: expected {len(verdict.answers)} weights, one for each answer, got "
+            f"{verdict.weights!r:.80}"
+        )
+    return replace(verdict, scores=scores[0], agreement=scores[1])
+
+
+def read_score(value: Any, name: str) -> float:
+    """Return a score of the verifier ``name`` (a number, or a scalar of numpy or torch) as a float.
+
+    Raises:
+        UserError: Unless it is a number in [0, 1].
+    """
+    value = getattr(value, "item", lambda: value)()
+    value = float(value) if isinstance(value, bool) else value
+    return real(f"verifier={name}: score", value, least=0.0, most=1.0)
+
+
+@dataclass(frozen=True)
+class NoVerifier:
+    """Judges nothing, so rewards are coherence only, and only candidates vote."""
+
+    name: str = "none"
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Verdict:
+        return Verdict((None,) * len(candidates))
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Compares with the gold answer, for analysis only: an upper bound for every verifier."""
+
+    name: str = "oracle"
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Verdict:
+        if problem.gold is None:
+            raise UserError(
+                "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
+            )
+        return Verdict(tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates))
+
+
+class Review(NamedTuple):
+    """The model's text about a group of candidates.
+
+    Attributes:
+        completion: The completion.
+        text: Its text; empty if it was cut before its verdict.
+        prompt: The text of its prompt.
+        weight: Its weight by confidence.
+        cut: Whether it was cut before its verdict.
+        right: The probability of the verdict 1, if it was read.
+    """
+
+    completion: Completion
+    text: str
+    prompt: str
+    weight: float
+    cut: bool
+    right: float | None
+
+    def score(self, share: float, alone: bool) -> float:
+        """Return the score of a candidate: ``share`` by the text; ``alone`` if the prompt shows no other."""
+        return self.right if alone and self.right is not None else self.weight * share
+
+
+@dataclass(frozen=True)
+class ModelVerifier:
+    """A model judges the candidates: ``presentation`` shows them, ``judgement`` reads the model's text.
+
+    Args:
+        name: The name of its wording, an entry of ``prompt.wording.reviews``.
+        presentation: Which candidates share a prompt, and what the prompt shows.
+        judgement: How scores are read from the text.
+        samples: Judgements per prompt; a score is the share of them that call the candidate right.
+        temperature: Sampling temperature of the judgements.
+        show: ``reasoning`` shows each candidate's text, ``answer`` only its parsed answer. If the context
+            has no room for all, the last candidates are not shown; they are still compared with the
+            verifier's answer.
+        shots: Worked reviews before the candidates; None uses all that the prompt has and the context
+            allows.
+        confidence: Weighs each judgement, and its answer in a final vote, by the model's probability of its
+            text: ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product, ``none`` is 1.
+            ``verdict_prob`` scores a candidate shown alone with the probability of 1 against 0 and None at
+            the verdict; for most judges of mathematics such short verdicts match or beat long
+            reviews (SLMJury, arXiv 2606.07810).
+        model: Another model as the judge, a name of ``conf/model`` or a path; None uses the run's model.
+            Judges of another family make other errors.
+        max_new_tokens: Maximum number of tokens per judgement; one cut before its verdict does not count.
+
+    Raises:
+        UserError: For a value out of its range.
+
+    Example:
+        >>> ModelVerifier(name="single_judge", presentation=OneByOne(), judgement=NamedChoice())
+    """
+
+    name: str = "multi_generate"
+    presentation: AllInOnePrompt = field(default_factory=AllInOnePrompt)
+    judgement: Judgement = field(default_factory=FreshSolution)
+    samples: int = 1
+    temperature: float = 0.0
+    show: str = "reasoning"
+    shots: int | None = None
+    confidence: str = "none"
+    model: str | None = None
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    def __post_init__(self) -> None:
+        counts(self, "samples", "max_new_tokens")
+        real("temperature", self.temperature, least=0.0)
+        if self.samples > 1:
+            fix = "several samples of temperature 0 are equal"
+            real("temperature", self.temperature, above=0.0, fix=fix)
+        if self.shots is not None:
+            whole("shots", self.shots, least=0)
+        for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
+            choice(key, getattr(self, key), known)
+
+    @property
+    def answers_itself(self) -> bool:
+        """Whether it writes solutions with answers, which may vote."""
+        return self.judgement.writes_answer
+
+    def answer_alone(
+        self, problem: Problem, context: Context
+    ) -> Steps[list[tuple[Completion, str | None, float]]]:
+        """Solve the problem without candidates: each sample's completion, answer and weight."""
+        [reviews] = yield from self.ask(problem, [()], context, stage="alone")
+        read = self.judgement.read
+        return [(r.completion, read(r.text, problem, context.grader), r.weight) for r in reviews]
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Steps[Verdict]:
+        kind, grader = problem.answer_type, context.grader
+        if self.answers_itself and kind in FREE:  # no two texts would agree
+            name = f"{self.name.partition('_')[0]}_judge"
+            if not self.presentation.shows_candidates:
+                raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
+            chooser = replace(self, name=name, judgement=NamedChoice())
+            return (yield from chooser.verify(problem, candidates, context, earlier))
+        shown = [i for i, c in enumerate(candidates) if c.answer is not None]
+        scores: list[float | None] = [0.0] * len(candidates)
+        agreement: list[float | None] = [0.0] * len(candidates)
+        groups = self.presentation.groups(shown)
+        if not groups:
+            return Verdict(tuple(scores))
+        judged = [[candidates[i] for i in group] for group in groups]
+        grouped = yield from self.ask(
+            problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier
+        )
+        for group, members, reviews in zip(groups, judged, grouped, strict=True):
+            complete = [review for review in reviews if not review.cut]
+            shares = [self.judgement.scores(review.text, members, problem, grader) for review in complete]
+            for place, i in enumerate(group):
+                alone = len(group) == 1
+                pairs = [(review, share[place]) for review, share in zip(complete, shares, strict=True)]
+                agreement[i] = fmean(share for _, share in pairs) if pairs else None
+                scores[i] = fmean(review.score(share, alone) for review, share in pairs) if pairs else None
+        reviews = [review for group in grouped for review in group]
+        voting = reviews if self.answers_itself else []
+        return Verdict(
+            tuple(scores),
+            tuple(self.judgement.read(review.text, problem, grader) for review in voting),
+            tuple(review.completion.text for review in reviews),
+            tuple(review.weight for review in voting),
+            agreement=tuple(agreement),
+            prompts=tuple(review.prompt for review in reviews),
+        )
+
+    def ask(
+        self,
+        problem: Problem,
+        groups: Sequence[Sequence[Candidate]],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Steps[list[list[Review]]]:
+        """Return the model's ``samples`` reviews of each group of candidates."""
+        context = context.judges[self.model] if self.model else context
+        problem, tokenizer = problem.without_gold(), context.engine.tokenizer
+        prompts = [self._prompt(problem, group, context, earlier) for group in groups]
+        first: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
+        places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
+        samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
+        requests = [
+            self._request(prompts[g], context.stream(problem.id, self.name, f"{stage}-{g}", n))
+            for g, n in samples
+        ]
+        completions = yield Generate(requests, context.engine if self.model else None)
+        reviews: dict[int, list[Review]] = {}
+        for (g, _), completion in zip(samples, completions, strict=True):
+            cut = completion.cut and not self.judgement.complete(completion.text)
+            text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
+            right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
+            review = Review(completion, text, prompt, self._weight(completion), cut, right)
+            reviews.setdefault(g, []).append(review)
+        return [reviews[place] for place in places]
+
+    def _prompt(
+        self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Prompt:
+        if not self.presentation.shows_candidates:
+            return context.prompts.solve(problem)
+        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
+        brief = self.show == "answer"
+        room = context.engine.context_length - self.max_new_tokens
+        review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
+        whole = context.prompts.neutral  # free text in the middle of a sentence would be judged as such
+        texts = [context.prompts.split(c.text if whole else c.written, problem)[1] for c in shown]
+        texts = [f"Answer: {c.answer}" for c in shown] if brief else texts
+        prompt, count = fitting(review, before, texts, room)
+        if count < len(texts):
+            warn_of_bound(self.name, context.engine.context_length)
+        return prompt
+
+    def _request(self, prompt: Prompt, seed: int) -> Request:
+        return Request(
+            prompt.ids,
+            max_new_tokens=self.max_new_tokens,
+            stop=prompt.stop,
+            thinks=prompt.thinks,
+            role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
+            seed=seed,
+            top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" else 0,
+        )
+
+    def _weight(self, completion: Completion) -> float:
+        if self.confidence in ("none", "verdict_prob"):
+            return 1.0
+        if self.confidence == "mean_prob":
+            return coherence(completion, "mean_prob")
+        return math.exp(coherence(completion, "sum_logprob"))

@@ -1,0 +1,143 @@
+"""Adapters for any data set, by the names of its columns."""
+
+from __future__ import annotations
+
+import logging
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from soft_reasoning.checks import choice as one_of
+from soft_reasoning.lab.data import fields
+from soft_reasoning.lab.data.exemplars import Exemplar
+from soft_reasoning.lab.data.sources import Row, located
+from soft_reasoning.types import Problem, UserError
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_LETTERS = string.ascii_uppercase
+
+
+NAMES: dict[str, Callable[[Sequence[str], Sequence[str]], Sequence[str]]] = {
+    "labels": lambda texts, labels: labels,
+    "letters": lambda texts, labels: _LETTERS[: len(texts) or 26],
+    "texts": lambda texts, labels: texts,
+    "from_0": lambda texts, labels: [str(i) for i in range(len(texts))],
+    "from_1": lambda texts, labels: [str(i) for i in range(1, len(texts) + 1)],
+}
+"""How gold answers may name a choice: the names of a row's choices, by their texts and labels."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """An adapter: the columns of the question, the gold answer and, optionally, an id and the choices.
+
+    ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
+    the question as (A), (B), .... ``answer=None`` loads questions without gold answers.
+
+    Gold answers name a choice in one of the ways of ``NAMES``: ``answer_as``, or the first in which every row
+    of the file names one (:meth:`over`).
+    """
+
+    question: str
+    answer: str | None
+    id: str | None = None
+    choices: str | None = None
+    answer_type: str = "number"
+    name: str = "custom"
+    answer_as: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.answer_as is not None:
+            one_of("answer_as", self.answer_as, [*NAMES])
+
+    def over(self, rows: Sequence[Row]) -> Self:
+        """Return this adapter for a file's ``rows``, over all of which the naming of choices is decided.
+
+        Raises:
+            UserError: Where a row names no choice in a way that fits the rows before it.
+        """
+        if self.answer_as or self.answer is None or self.choices is None or self.answer_type != "choice":
+            return self
+        ways = [*NAMES]
+        for row in rows:
+            with located(row):
+                earlier, ways = ways, [way for way in self._ways(row.doc, self.answer) if way in ways]
+                if not ways:
+                    raise UserError(
+                        f"expected the answer to name a choice as the rows before ({' or '.join(earlier)}), "
+                        f"got {fields.text(row.doc, self.answer)[:60]!r}; see dataset.row.answer_as"
+                    )
+        others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
+        log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
+        return replace(self, answer_as=ways[0])
+
+    def _ways(self, row: Mapping[str, Any], column: str) -> list[str]:
+        """The ways of ``NAMES`` in which a row's answer names one of its choices."""
+        texts, labels = self._choices(row)
+        gold = fields.text(row, column)
+        if ways := [way for way, names in NAMES.items() if gold in names(texts, labels)]:
+            return ways
+        raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
+
+    def __call__(self, row: Mapping[str, Any], index: int) -> Problem | Exemplar:
+        return self.problem(row, index)
+
+    def problem(self, row: Mapping[str, Any], index: int) -> Problem:
+        """Return the problem of a row."""
+        for option in ("question", "answer", "id", "choices"):
+            column = getattr(self, option)
+            if column is not None and column not in row:
+                names = [str(name) for name in row]
+                raise UserError(
+                    f"expected a field '{column}', got {', '.join(names) or 'no field'}; name yours, such as "
+                    f"dataset.row.{option}={names[0] if names else 'NAME'}"
+                )
+        question, gold = fields.text(row, self.question), None
+        texts, labels = self._choices(row)
+        if texts:
+            listed = (f"({letter}) {text}" for letter, text in zip(_LETTERS, texts, strict=False))
+            question = "\n".join((question, *listed))
+        if self.answer is not None:
+            gold = self._gold(row, self.answer, texts, labels)
+        identity = index if self.id is None else fields.text(row, self.id)
+        return Problem(f"{self.name}-{identity}", question, gold, self.answer_type, row)
+
+    def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        if self.choices is None:
+            return [], []
+        choices = fields.value(row, self.choices)
+        labels = None
+        if isinstance(choices, Mapping):
+            choices, labels = choices.get("text"), choices.get("label")
+        if not isinstance(choices, list) or not 2 <= len(choices) <= 26:
+            raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(choices)[:60]}")
+        return fields.texts(choices, self.choices), fields.texts(labels or [], self.choices)
+
+    def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:
+        if self.answer_type == "number":
+            return fields.number(row, column)
+        if self.answer_type == "boolean":
+            return fields.boolean(row, column)
+        gold = fields.text(row, column)
+        if self.answer_type != "choice":
+            return gold
+        way = self.answer_as or self._ways(row, column)[0]
+        names = NAMES[way](texts, labels)
+        if gold not in names:
+            raise UserError(f"expected one of the choices in field '{column}' by {way}, got {gold[:60]!r}")
+        return _LETTERS[names.index(gold)]
+
+
+@dataclass(frozen=True)
+class ExemplarColumns(Columns):
+    """An adapter for training rows: the columns of a problem and of its reasoning."""
+
+    thought: str = "thought"
+
+    def __call__(self, row: Mapping[str, Any], index: int = 0) -> Exemplar:
+        problem = self.problem(row, index)
+        if problem.gold is None:
+            raise UserError("dataset.train.row.answer: expected the name of a column, got null")
+        return Exemplar(problem.question, fields.text(row, self.thought), problem.gold)

@@ -1,0 +1,263 @@
+"""The report of a finished run: report.md, report.html, plots, and its tables on demand."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from soft_reasoning.judge.final import cut_warning
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.tables import (
+    Table,
+    count,
+    duration,
+    memory,
+    number,
+    percent,
+    rough,
+    save,
+    share,
+)
+from soft_reasoning.lab.reports.viewer.run import write_run
+from soft_reasoning.lab.runs.files import (
+    GRADES,
+    MANIFEST,
+    PREDICTIONS,
+    REPORT,
+    RESULTS,
+    read_json,
+    write_text,
+    writing,
+)
+from soft_reasoning.lab.runs.manifest import flatten
+from soft_reasoning.lab.runs.records import COVERAGE_AT
+from soft_reasoning.types import shortened
+
+EXTRACTION = (
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own "
+    "extraction; under another the texts that gave its final answers are read again."
+)
+ROUNDS = (
+    "Accuracy, rewards and mean lengths |u| of points are over the problems still searching in a round; "
+    "coverage is that of all problems and all rounds so far."
+)
+VERIFIER = (
+    "Its verdicts on the first round's candidates against the reference answers. The last row is over all "
+    "rounds without a right candidate."
+)
+WRONG = (
+    "Of all problems: no candidate is right; the verifier approved of no right candidate; it did, and "
+    "another answer was chosen."
+)
+
+ONE_TEXT = (
+    "Nearly all candidates of {share:.0f} % of the questions are one text, so the soft token hardly acts and "
+    "the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
+    "soft-reasoning sweep embedding=gaussian embedding.sigma=1,2,4,8 compares values), or place the soft "
+    "token last (placement=last)."
+)
+"""Share of such questions from which the report warns."""
+
+AUC = {
+    "all": "surrogate ranks a right above a wrong candidate %",
+    "new": "surrogate ranks a right above a wrong one, among new texts %",
+}
+"""How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
+
+SHOWN = 20
+"""Number of answers shown in a terminal; the file holds all."""
+
+ROUNDS_PLOT = "after_each_round.svg"
+TABLES = "tables"
+"""Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
+
+Metrics: TypeAlias = Mapping[str, Any]
+
+
+def write_report(folder: Path) -> list[str]:
+    """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
+
+    Where no problem has a reference answer, the answers are written to ``predictions.csv``.
+
+    Returns:
+        Notes about missing parts of the report.
+
+    Raises:
+        UserError: If the folder holds no finished run, or cannot be written.
+    """
+    metrics, manifest, grades = (read_json(folder / name) for name in (RESULTS, MANIFEST, GRADES))
+    config, rounds = manifest["config"], metrics["after_each_round"]
+    pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
+    if pictures:
+        with writing(folder):
+            plots.after_each_round(rounds, folder / ROUNDS_PLOT)
+    notes, warning = [] if plots.available() else [plots.MISSING], ""
+    if one_text(config, share := metrics.get("one_text")):
+        sigma = flatten(config)["method.embedding.sigma"]
+        warning = ONE_TEXT.format(share=100 * share, sigma=sigma)
+        notes.append(warning)
+    total = round((metrics["candidates"] or 0) * metrics["problems"])
+    if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"]):
+        notes.append(line)
+    title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
+    grader = metrics["grader"]
+    settings = " ".join(f"{key}={value}" for key, value in grader.items())
+    parts = [f"# {title}", _headline(metrics).markdown(), f"Seed {config.get('seed')}. Grader: {settings}."]
+    parts += [f"![{name}]({file})" for name, file in pictures.items()]
+    write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
+    headline, *others = build_tables(metrics).values()
+    tables = [replace(headline, note=warning), *others]
+    rows = write_run(folder, title, manifest, grader["name"], grades, tables, pictures)
+    if _ungraded(grades):
+        answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
+        write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
+    return notes
+
+
+def one_text(config: Mapping[str, Any], share: float | None) -> bool:
+    """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
+    return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
+
+
+def write_tables(folder: Path) -> Path:
+    """Write every table of the finished run in ``folder`` as CSV and LaTeX; return the folder with them.
+
+    Raises:
+        UserError: If ``folder`` holds no finished run, or cannot be written.
+    """
+    tables = build_tables(read_json(folder / RESULTS))
+    with writing(folder):
+        for name, table in tables.items():
+            save(table, folder / TABLES, name)
+    return folder / TABLES
+
+
+def summary(folder: Path) -> str:
+    """Format the finished run in ``folder`` for a terminal: its answers if none was graded, two tables."""
+    metrics, grades = read_json(folder / RESULTS), read_json(folder / GRADES)
+    lines: list[str] = []
+    if _ungraded(grades):
+        with writing(folder), open(folder / PREDICTIONS, encoding="utf-8", newline="") as file:
+            answers = [(row["id"], row["answer"]) for row in csv.DictReader(file)]
+        lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, answer in answers[:SHOWN]]
+        if len(answers) > SHOWN:
+            lines.append(f"... and {len(answers) - SHOWN} more")
+        lines += ["", str(folder / PREDICTIONS), ""]
+    return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
+
+
+def _sentence(metrics: Metrics) -> list[str]:
+    """What happened in one sentence, and a blank line; nothing without graded answers."""
+    solved, covered, problems = (metrics.get(name) for name in ("exact_match", "coverage", "problems"))
+    if solved is None or covered is None:
+        return []
+    several = (metrics["candidates"] or 0) > 1
+    coverage = f"; {covered * problems:.0f} have a right candidate" if several else ""
+    counts = f"{solved * problems:.0f} of {problems} questions were answered right"
+    return [f"{counts}{coverage}. ± is the standard error.", ""]
+
+
+def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
+    return all(grade["correct"] is None for grade in grades.values())
+
+
+def _name(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    return str(value.get("name", key)) if isinstance(value, Mapping) else str(value or key)
+
+
+def build_tables(metrics: Metrics) -> dict[str, Table]:
+    """Return the tables of a run by the names of their files; empty tables are left out."""
+    problems = {"problems": lambda row: count(row["problems"])}
+    answers = {
+        "accuracy %": lambda row: share(row, "exact_match"),
+        "coverage %": lambda row: share(row, "coverage"),
+    }
+    in_round = {
+        "accuracy %": lambda row: percent(row["accuracy"]),
+        "coverage %": lambda row: percent(row["coverage"]),
+        "reward": lambda row: number(row["reward"], 3),
+        "best reward": lambda row: number(row["best_reward"], 3),
+        "mean |u|": lambda row: number(row["length"]),
+    }
+    rounds = [(str(row["round"] + 1), row) for row in metrics["by_round"]]
+    verdicts = [(name.replace("_", " "), part) for name, part in (metrics["verifier"] or {}).items()]
+    wrong = metrics["wrong"].items() if verdicts else ()
+    unparsed = {
+        "unparsed %": lambda row: percent(row["unparsed"]),
+        "candidates unparsed %": lambda row: percent(row["candidate_unparsed"]),
+    }
+    extraction, difficulty = metrics["extraction"].items(), metrics["by_difficulty"].items()
+    tables = {
+        "headline": _headline(metrics),
+        "rounds": Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
+        "difficulty": Table.of("difficulty", difficulty, problems | answers, "By difficulty"),
+        "extraction": Table.of("extraction", extraction, answers | unparsed, "By extraction", EXTRACTION),
+        "verifier": Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
+        "wrong": Table.of("", wrong, {"%": percent}, "Wrong answers", WRONG),
+        "tokens": _tokens(metrics),
+        "time": _times(metrics["seconds"]),
+    }
+    return {name: table for name, table in tables.items() if table.rows}
+
+
+def _tokens(metrics: Metrics) -> Table:
+    problems = max(1, metrics["problems"])
+    columns: dict[str, Callable[[Metrics], str]] = {
+        name: lambda row, name=name: count(row[name])
+        for name in ("prompt", "cached", "generated", "sequences")
+    }
+    if metrics["tokens"]["total"].get("replayed"):
+        columns["from the store"] = lambda row: count(row["replayed"])
+    columns["generated a problem"] = lambda row: number(row["generated"] / problems)
+    return Table.of("tokens", metrics["tokens"].items(), columns, "Tokens")
+
+
+def _times(seconds: Mapping[str, float]) -> Table:
+    total = seconds.get("total", 0.0)
+    parts = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
+    parts |= {"other": max(0.0, total - sum(parts.values())), "total": total}
+    columns = {"time": duration, "%": lambda time: percent(time / total if total else None)}
+    return Table.of("kind", parts.items(), columns, "Cost")
+
+
+def _headline(metrics: Mapping[str, Any]) -> Table:
+    rows = [
+        ["Answers", ""],
+        ["problems", count(metrics["problems"])],
+        ["accuracy %", share(metrics, "exact_match")],
+        ["coverage (any candidate is right) %", share(metrics, "coverage")],
+        [f"coverage by {COVERAGE_AT} candidates %", share(metrics, f"coverage@{COVERAGE_AT}")],
+        *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
+        ["candidates that are right %", percent(metrics["candidate_accuracy"])],
+        ["answers not parsed %", percent(metrics["unparsed"])],
+        *(
+            [f"accuracy, {mode} extraction %", share(graded, "exact_match")]
+            for mode, graded in metrics["extraction"].items()
+        ),
+        ["Search", ""],
+        ["candidates per problem", number(metrics["candidates"], 1)],
+        ["  different texts", number(metrics.get("texts"), 1)],
+        ["  different answers", number(metrics.get("answers"), 1)],
+        ["rounds", number(metrics["rounds"]["mean"])],
+        ["points that the acquisition function chose %", percent(metrics["decided"])],
+        *(
+            [AUC[texts], percent(part)]
+            for texts, part in (metrics.get("auc") or {}).items()
+            if part is not None
+        ),
+        ["Cost", ""],
+        ["time", duration(metrics["seconds"].get("total"))],
+        ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
+        ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],
+        *(
+            [f"{title}, peak", memory(metrics["peak_bytes"][kind])]
+            for kind, title in (("kv", "keys and values"), ("activations", "activations"))
+            if metrics["peak_bytes"][kind] is not None
+        ),
+    ]
+    return Table(["", "value"], rows)

@@ -1,0 +1,153 @@
+"""Tables as text, Markdown, CSV and LaTeX, and formats of numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import SEPARATING_LINE, tabulate
+
+from soft_reasoning.lab.runs.files import write_text
+from soft_reasoning.schedule.progress import duration as format_duration
+
+MISSING = "-"
+ERROR = " ± "
+BOLD = "\ue000", "\ue001"
+"""Around bold cells in LaTeX until everything is escaped."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with one cell per column; the first ``labels`` columns are text, the rest numbers.
+
+    A line precedes the rows in ``rules``. The cells (row, column) in ``bold`` are bold. A page shows
+    ``title`` and ``note``.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    labels: int = 1
+    rules: Collection[int] = ()
+    bold: Collection[tuple[int, int]] = ()
+    title: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        head: str,
+        rows: Iterable[tuple[str, Any]],
+        columns: Mapping[str, Callable[[Any], str]],
+        title: str = "",
+        note: str = "",
+    ) -> Table:
+        """A table with a row for each (label, value); the functions in ``columns`` format the value."""
+        cells = [[label, *(format_cell(row) for format_cell in columns.values())] for label, row in rows]
+        return cls([head, *columns], cells, title=title, note=note)
+
+    def text(self) -> str:
+        """Format for a terminal: labels on the left, numbers on the right."""
+        # As a row, the header is not padded; without one there are lines above and below.
+        rows = [self.columns, SEPARATING_LINE, *self.rows]
+        return "\n".join(line.rstrip() for line in self._tabulated("simple", rows, ()).splitlines()[1:-1])
+
+    def markdown(self) -> str:
+        """Format as Markdown, numbers aligned to the right."""
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in self._marked("**", "**")]
+        return self._tabulated("pipe", rows, self.columns)
+
+    def csv(self) -> str:
+        """Format as comma-separated values: errors in separate columns, numbers without commas."""
+        columns: list[list[str]] = []
+        for j, (name, *cells) in enumerate(zip(self.columns, *self.rows, strict=True)):
+            if j >= self.labels:
+                cells = [re.sub(r"(?<=\d),(?=\d{3})", "", "" if cell == MISSING else cell) for cell in cells]
+            if j >= self.labels and any(ERROR in cell for cell in cells):
+                parts = [cell.partition(ERROR) for cell in cells]
+                columns.append([name, *(part[0] for part in parts)])
+                columns.append([f"{name} ±", *(part[2] for part in parts)])
+            else:
+                columns.append([name, *cells])
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
+        return file.getvalue()
+
+    def tex(self) -> str:
+        """Format as a LaTeX ``tabular`` for booktabs, with errors as subscripts as in the paper."""
+        text = self._tabulated("latex_booktabs", self._marked(*BOLD), self.columns)
+        for mark, command in zip(BOLD, (r"\textbf{", "}"), strict=True):
+            text = text.replace(mark, command)
+        lines = re.sub(rf"{ERROR}([^\s&}}]+)", r"$_{\\pm\1}$", text).splitlines()
+        for rule in sorted(self.rules, reverse=True):
+            lines.insert(4 + rule, r"\midrule")
+        return "\n".join([*lines, ""])
+
+    def _marked(self, before: str, after: str) -> list[list[str]]:
+        """The rows with marks around bold cells."""
+        return [
+            [f"{before}{cell}{after}" if (i, j) in self.bold else cell for j, cell in enumerate(row)]
+            for i, row in enumerate(self.rows)
+        ]
+
+    def _tabulated(self, form: str, rows: Sequence[Any], head: Sequence[str]) -> str:
+        align = ["left" if j < self.labels else "right" for j in range(len(self.columns))] if rows else None
+        return tabulate(rows, head, form, disable_numparse=True, colalign=align, preserve_whitespace=True)
+
+
+def save(table: Table, folder: Path, name: str) -> None:
+    """Write ``table`` into ``folder`` as ``name.csv`` and ``name.tex``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / f"{name}.csv", table.csv())
+    write_text(folder / f"{name}.tex", table.tex())
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Format a share as percent."""
+    return MISSING if value is None else f"{100 * value:.{digits}f}"
+
+
+def share(metrics: Mapping[str, Any], name: str) -> str:
+    """Format a share with its standard error, in percent."""
+    return over_seeds([metrics.get(name)], metrics.get(f"{name}_stderr"))
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Format a number for a table."""
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """Format a whole number: 12,345."""
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def rough(value: float | None) -> str:
+    """Format an estimate with two digits: 1.2e+15."""
+    return MISSING if value is None else f"{value:.2g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
+    return MISSING if seconds is None else format_duration(seconds)
+
+
+def memory(size: float | None) -> str:
+    """Format bytes: 0.1 MiB, 23.4 MiB or 1.5 GiB."""
+    if size is None:
+        return MISSING
+    return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
+
+
+def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> str:
+    """Format mean ± standard deviation over seeds, or a single value ± its standard error, in percent."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return MISSING
+    error = statistics.stdev(present) if len(present) > 1 else stderr
+    return percent(statistics.fmean(present)) + ("" if error is None else f" ± {100 * error:.1f}")

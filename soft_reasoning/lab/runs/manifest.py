@@ -1,0 +1,279 @@
+"""A run's manifest: its configuration, versions, model and device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from soft_reasoning.engine.completions.key import RESOURCES as ENGINE_RESOURCES
+from soft_reasoning.engine.paths import weights_fingerprint
+from soft_reasoning.types import UserError
+
+RESOURCES = (*(f"engine.{name}" for name in ENGINE_RESOURCES), "model.device_map")
+"""Resources of an engine, which may change when a run resumes, for example after memory ran out."""
+
+LIMIT = "dataset.limit"
+
+IGNORED = (
+    "fresh",
+    "progress",
+    "cache",
+    "cache_gb",
+    "limit",
+    LIMIT,
+    "max_live",
+    "methods",
+    "budget",
+    "label",
+    "reference",
+    "launcher",
+    "logging",
+    "hydra",
+    "prompt.answer_type",
+    *RESOURCES,
+)
+"""Keys that change no problem's result.
+
+They concern display, batching and distribution of a run, the number of its problems, and the declared type of
+the prompt (its wording counts instead)."""
+
+DRAWS = ("seed", "embedding.seed", "dataset.seed")
+"""Keys of random seeds: runs that differ only in these are averaged."""
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return ``config`` with dotted keys; lists and empty mappings are values."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def result_keys(config: Mapping[str, Any], ignore: Iterable[str] = IGNORED) -> dict[str, Any]:
+    """Return the dotted keys that results depend on; ``ignore`` names keys and groups of keys."""
+    left_out = tuple(f"{name}." for name in ignore)
+    return {
+        key: value for key, value in sorted(flatten(config).items()) if not f"{key}.".startswith(left_out)
+    }
+
+
+def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``result_keys`` and the number of problems, which together identify a setting.
+
+    Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
+    seed.
+    """
+    computed = {"k", "method.samples"} if config.get("budget") == "equal" else set[str]()
+    return result_keys(config, {*IGNORED} - {LIMIT} | computed)
+
+
+def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
+    """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
+
+    Tokens of a verifier do not, nor tokens of rounds that may end early.
+    """
+    silent = method.get("verifier", {}).get("_target_", "NoVerifier").endswith("NoVerifier")
+    return "samples" in method and silent and not method.get("stopping", {}).get("rounds", 0)
+
+
+def typed_options(words: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a command by their keys: a number, a truth value, None, or text."""
+    options: dict[str, Any] = {}
+    for word in words:
+        key, _, text = word.lstrip("+~").partition("=")
+        parsed = OverridesParser.create().parse_override(word)
+        value = text if parsed.is_sweep_override() else parsed.value()
+        options[key] = value if isinstance(value, str | int | float | None) else text
+    return options
+
+
+PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
+
+
+def build_manifest(
+    config: Mapping[str, Any], words: Sequence[str] = (), about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the manifest of a new run.
+
+    Args:
+        config: Its configuration.
+        words: The options of its command.
+        about: Further entries (model, device).
+    """
+    return {
+        "command": shlex.join(["soft-reasoning", "run", *words]),
+        "overrides": typed_options(words),
+        "git_commit": git_commit(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "model": None,
+        "device": None,
+        "plugins": plugin_sources(config),
+        **(about or {}),
+        "config": json.loads(json.dumps(config, default=str)),
+    }
+
+
+def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+    """Check that a run with the manifest ``new`` would reproduce the results in ``folder``.
+
+    Weights and custom modules are compared where both manifests have a fingerprint of them.
+
+    Raises:
+        UserError: If it would not; the message names each changed key, weights or modules.
+    """
+    before, after = (_fingerprints(manifest) for manifest in (old, new))
+    shared = before.keys() & after.keys()
+    changes = differences(result_keys(old["config"]), result_keys(new["config"]))
+    changes += differences(*({name: marks[name] for name in shared} for marks in (before, after)))
+    if changes:
+        raise UserError(
+            f"{folder} holds results of another configuration ({'; '.join(changes)}); restore these, start "
+            "over with fresh=true, or choose another folder with hydra.run.dir="
+        )
+
+
+def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Known hashes of custom modules and of the weights, by a description."""
+    model = manifest["model"] or {}
+    marks = {f"source of {name}": mark for name, mark in manifest["plugins"].items()}
+    if model.get("weights"):
+        marks[f"weights of {model['path']}"] = model["weights"]
+    return marks
+
+
+def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Describe changes that a resumed run may have, with a note: versions, model files and devices."""
+    names = ("git_commit", "versions", "model", "device")
+    before, after = (flatten({name: manifest[name] for name in names}) for manifest in (old, new))
+    return [change.removeprefix("versions.") for change in differences(before, after)]
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ, each with its value before and after."""
+
+    def format_value(flat: Mapping[str, Any], key: str) -> str:
+        return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
+
+    pairs = {key: (format_value(before, key), format_value(after, key)) for key in sorted({*before, *after})}
+    return [f"{key}: {old} -> {new}" for key, (old, new) in pairs.items() if old != new]
+
+
+def plugin_sources(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return a hash of the source of each loaded custom module that ``config`` names."""
+    package, hashes = Path(__file__).resolve().parents[2], {}
+    for name in flatten(config).values():
+        if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)+", name):
+            continue
+        parts = name.split(".")
+        prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        module = next((prefix for prefix in prefixes if prefix in sys.modules), "")
+        path = Path(getattr(sys.modules.get(module), "__file__", None) or "").resolve()
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or package in path.parents
+        if path.is_file() and not installed and module.partition(".")[0] not in sys.stdlib_module_names:
+            hashes[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return dict(sorted(hashes.items()))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # a clone that is not installed
+        return None
+
+
+@cache
+def git_commit() -> str | None:
+    """Return the commit of the package's clone, ``-dirty`` if files differ; None outside a clone."""
+    git = ["git", "-C", str(Path(__file__).resolve().parents[2])]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10, "check": True}
+    try:
+        # In a clone of another project the package's files are not tracked.
+        subprocess.run([*git, "ls-files", "--error-unmatch", "types.py"], **options)
+        describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run([*git, *describe], **options).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def describe_engine(engine: Any) -> dict[str, Any]:
+    """Return model, device and operations (:func:`rates`) of ``engine``, as far as they are known.
+
+    ``revision`` identifies weights from the hub, ``weights`` those in a folder. ``batch_invariant`` is
+    ``Engine.batch_invariant``.
+    """
+    model = getattr(engine, "model", None)
+    config = getattr(model, "config", None)
+    parameter = next(iter(model.parameters()), None) if model is not None else None
+    path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
+    return {
+        "model": {
+            "engine": type(engine).__name__,
+            "path": path,
+            "revision": revision,
+            "weights": weights_fingerprint(path, None) if path and not revision else None,
+            "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
+        },
+        "device": None if model is None else str(engine.device),
+        "batch_invariant": getattr(engine, "batch_invariant", None),
+        "flops": rates(model),
+    }
+
+
+def describe_loaded(engine: Any) -> str:
+    """Return a line about the loaded model: its size, dtype, device, threads and memory."""
+    model: Any = engine.model
+    parameter = None if model is None else next(iter(model.parameters()), None)
+    if model is None or parameter is None:  # weights in another process
+        return f"engine {type(engine).__name__}"
+    dtype = str(parameter.dtype).removeprefix("torch.")
+    if engine.settings.get("dtype") == "auto" and parameter.device.type == "cpu" and dtype == "bfloat16":
+        dtype += " (which this processor multiplies; model.dtype=float32 is exact)"
+    place = str(engine.device)
+    if parameter.device.type == "cpu":
+        place += f", {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
+    name = model.config._name_or_path or type(model).__name__
+    size, memory = model.num_parameters() / 1e6, model.get_memory_footprint() / 1e6
+    return f"{name}: {size:,.0f} M parameters in {dtype} on {place}; weights take {memory:,.0f} MB"
+
+
+def rates(model: Any) -> dict[str, int] | None:
+    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
+
+    None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
+    section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
+    2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
+    excludes the lookup table unless it is also the output layer. In a mixture of experts it includes only
+    the experts that a token uses.
+    """
+    if model is None:
+        return None
+    config, lookup = model.config.get_text_config(), model.get_input_embeddings().weight
+    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or 1
+    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts
+    weights = 0.0
+    for name, weight in model.named_parameters():
+        packed = getattr(weight, "quant_state", None)  # the shape before quantisation
+        count = (weight if packed is None else packed).shape.numel()
+        weights += count * (share if ".experts." in name else 1)
+    if getattr(model.get_output_embeddings(), "weight", None) is not lookup:
+        weights -= lookup.numel()
+    heads = getattr(config, "num_attention_heads", 0)  # some models have none
+    width = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
+    return {"position": round(2 * weights), "key": 4 * config.num_hidden_layers * heads * width}

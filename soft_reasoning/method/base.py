@@ -1,0 +1,43 @@
+"""Shared by methods: the options of sampled solutions, and the majority vote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soft_reasoning.judge.final import standing
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.solutions import read_candidate
+from soft_reasoning.types import MAX_NEW_TOKENS, Completion, Problem, Result, Sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledMethod:
+    """The options of a method that samples solutions.
+
+    Args:
+        temperature: Sampling temperature.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per solution.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are chosen."""
+        return Sampling(self.temperature, self.top_k, self.top_p)
+
+
+def majority_vote(
+    completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, Any]
+) -> Result:
+    """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
+    candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
+    answer = context.grader.vote(standing(candidates, problem.answer_type), problem.answer_type)
+    return Result(answer, candidates, trace)

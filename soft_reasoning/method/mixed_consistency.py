@@ -1,0 +1,96 @@
+"""Solutions in words and programs vote together (arXiv 2604.17433).
+
+They rarely make the same mistake, so an answer on which they agree is rarely wrong. It is a control of
+``verifier=program``: the solutions are those of ``method=self_consistency``, the programs those of
+``method=program_consistency``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import check_sampling, counts, real
+from soft_reasoning.judge.history import same_answers
+from soft_reasoning.judge.programs import Programs
+from soft_reasoning.method.base import SampledMethod
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.search.stopping import settled
+from soft_reasoning.types import Candidate, Generate, Problem, Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedConsistency(SampledMethod):
+    """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
+
+    The programs come first, since they are short. Then solutions follow one by one until the vote is settled
+    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). Candidates are the solutions, then the
+    programs. The trace holds the weight of each. The options of the solutions are those of
+    :class:`SampledMethod`.
+
+    Args:
+        samples: Maximum number of solutions.
+        confidence: Probability at which the vote is settled; at 1 all solutions are written, at once.
+        programs: How programs are written and run.
+        program_weight: Votes of the first program with an answer; a solution has 1.
+        repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
+            all count the same; but programs for one question often share an error.
+
+    Raises:
+        OptionError: For a value out of its range.
+    """
+
+    samples: int = 5
+    confidence: float = 0.85
+    programs: Programs = field(default_factory=Programs)
+    program_weight: float = 1.0
+    repeat_weight: float = 1.0
+    name: str = "mixed_consistency"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
+
+    def __post_init__(self) -> None:
+        counts(self, "samples", "max_new_tokens")
+        check_sampling(self)
+        real("confidence", self.confidence, above=0.5, most=1.0)
+        real("program_weight", self.program_weight, above=0.0)
+        real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
+        programs, solutions = [program.candidate for program in written], list[Candidate]()
+        computed, grader, kind = [c.answer for c in programs], context.grader, problem.answer_type
+        weights, sums = self.votes([], computed, grader, kind)
+        while len(solutions) < self.samples and settled(sums) < self.confidence:
+            last = len(solutions) + 1 if self.confidence < 1 else self.samples
+            completions = yield Generate(
+                [
+                    solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
+                    for i in range(len(solutions), last)
+                ]
+            )
+            solutions += [read_candidate(completion, problem, context) for completion in completions]
+            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind)
+        candidates = [*solutions, *programs]
+        answers = [candidate.answer for candidate in candidates]
+        answer = context.grader.vote(answers, problem.answer_type, weights)
+        return Result(answer, tuple(candidates), ({"weights": weights},))
+
+    def votes(
+        self,
+        solutions: Sequence[str | None],
+        programs: Sequence[str | None],
+        grader: AnswerGrader,
+        answer_type: str,
+    ) -> tuple[list[float], list[float]]:
+        """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one."""
+        answers = [*solutions, *programs]
+        weights, sums = [1.0] * len(answers), list[float]()
+        for group in same_answers(answers, grader, answer_type):
+            for place, i in enumerate(i for i in group if i >= len(solutions)):
+                weights[i] = self.program_weight * self.repeat_weight**place
+            sums.append(sum(weights[i] for i in group))
+        return weights, sums

@@ -1,0 +1,32 @@
+"""Programs alone: the majority of several, or one greedy program.
+
+``method=program`` writes one (program-aided language models, Gao et al., arXiv 2211.10435). Both are controls
+of ``verifier=program``, which writes the same programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from soft_reasoning.judge.programs import Programs
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.types import Problem, Result
+
+
+@dataclass(frozen=True)
+class ProgramConsistency(Programs):
+    """The majority answer of ``samples`` programs; the earliest wins a tie.
+
+    Programs without an answer do not vote. A candidate's text is a program, with its answer on the last line.
+    """
+
+    name: str = "program_consistency"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        programs = yield from self.write(problem, context, 0, self.samples, role="candidate")
+        answer = context.grader.vote([program.answer for program in programs], problem.answer_type)
+        return Result(answer, tuple(program.candidate for program in programs))

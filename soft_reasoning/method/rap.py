@@ -1,0 +1,293 @@
+"""Reasoning via planning: tree search over sub-questions (Hao et al. 2023).
+
+A node asks one sub-question and holds its answer. Its reward combines how useful the model finds the
+question and how far sampled answers agree. A chain ends with the problem's question, and every chain
+votes for its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.judge.history import same_answers
+from soft_reasoning.method.base import SampledMethod
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.effects import BudgetSpent
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.yes_no import ask_yes_no
+from soft_reasoning.search.mcts import Node, search, votes
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
+
+END = "Now we can answer"
+FINAL = f"{END} the question:"
+"""The start of the last sub-question of a chain; the problem's question follows."""
+
+ANSWER_CUE = "The answer is"
+"""The text before the answer to a sub-question."""
+
+DECOMPOSITIONS = 4
+"""Worked decompositions in the prompts of the method's authors."""
+
+SETTLED = 0.5
+"""Share of the sampled answers at which sampling ends, if no other answer is as frequent."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
+
+
+Earlier: TypeAlias = Sequence[tuple[str, str]]
+"""Earlier sub-questions with their answers."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sub-question with its usefulness, and after its visit its answer.
+
+    Attributes:
+        question: The sub-question.
+        useful: Its usefulness according to the model, in [0, 1].
+        tokens: Tokens of question and answer.
+        answer: The answer as written.
+        parsed: The parsed answer.
+        confidence: Share of the ``drawn`` answers that agree with it.
+        drawn: Number of sampled answers.
+        round: Round of the visit.
+    """
+
+    question: str
+    useful: float
+    tokens: int
+    answer: str = ""
+    parsed: str | None = None
+    confidence: float = 0.0
+    drawn: int = 0
+    round: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasoningViaPlanning(SampledMethod):
+    """Tree search by UCT over sub-questions.
+
+    A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
+    reward of the chain. The text of the final question is known, so the model does not write it. The other
+    options are those of :class:`SampledMethod`, here for each question or answer.
+
+    Args:
+        actions: Maximum number of distinct sub-questions after a node.
+        answers: Maximum number of answers to a sub-question.
+        chunk: Answers drawn before checking whether most agree.
+        depth: Sub-questions of a chain, including the final question.
+        iterations: Iterations of the search.
+        exploration: Exploration weight of UCT.
+        usefulness_weight: w in the reward usefulness ** w * confidence ** (1 - w) of a node.
+        expected_confidence: The confidence before a node's visit.
+        shots: Worked decompositions in its prompts, at most as many as the wording has; 0 shows
+            ``DECOMPOSITIONS``, since a model needs examples to write sub-questions.
+    """
+
+    actions: int = 4
+    answers: int = 8
+    chunk: int = 2
+    depth: int = 5
+    iterations: int = 10
+    exploration: float = 1.0
+    usefulness_weight: float = 0.5
+    expected_confidence: float = 0.8
+    top_p: float = 0.95
+    shots: int = 0
+    name: str = "rap"
+
+    def __post_init__(self) -> None:
+        counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")
+        for key in ("usefulness_weight", "expected_confidence"):
+            real(key, getattr(self, key), least=0.0, most=1.0)
+        whole("shots", self.shots, least=0)
+        real("exploration", self.exploration, least=0.0)
+        check_sampling(self, fix="questions and answers are sampled")
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        root = Node()
+        nodes = [root]  # in the order of their creation
+
+        def visit(node: Node, iteration: int) -> Steps[None]:
+            stage = nodes.index(node)
+            earlier = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
+            reward = 0.0
+            if node is not root:
+                node.step = yield from self._answer(node.step, earlier, problem, context, stage, iteration)
+                reward = self._reward(node.step.useful, node.step.confidence)
+                earlier.append((node.step.question, node.step.answer))
+            if node is root or END not in node.step.question:
+                for step in (yield from self._propose_questions(earlier, problem, context, stage)):
+                    expected = self._reward(step.useful, self.expected_confidence)
+                    node.children.append(Node(step, node, expected))
+                nodes.extend(node.children)
+            node.reward = reward  # set last: a node that the budget cuts off does not end a chain
+
+        with suppress(BudgetSpent):  # the chains so far vote
+            yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
+
+        def same(a: str | None, b: str | None) -> bool:
+            return context.grader.equal(a, b, problem.answer_type)
+
+        weighted = votes(root, lambda end: end.step.parsed, same)
+        answer = context.grader.vote([a for a, _ in weighted], problem.answer_type, [w for _, w in weighted])
+        ends = [node for node in nodes if node.reward is not None and not node.children]
+        ends.sort(key=lambda end: end.step.round)
+        return Result(answer, tuple(map(_candidate, ends)), tuple(_describe_nodes(nodes)))
+
+    def _reward(self, useful: float, confidence: float) -> float:
+        return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
+
+    def _propose_questions(
+        self, earlier: Earlier, problem: Problem, context: Context, stage: int
+    ) -> Steps[list[Step]]:
+        """The different sub-questions that may follow the steps ``earlier``, with their usefulness."""
+        overall = overall_question(problem.question)
+        final = f"{FINAL} {overall}"
+        tokens: dict[str, int] = {}  # by question, in the order sampled
+        if len(earlier) + 1 < self.depth:
+            prompt = self._prompt("rap_question", problem, context, earlier)
+            completions = yield Generate(
+                self._requests(prompt, range(self.actions), problem, context, "question", stage)
+            )
+            for completion in completions:
+                question = _line(completion.text)
+                if FINAL in question or question == overall:
+                    question = final
+                if question:
+                    tokens.setdefault(question, completion.generated_tokens)
+        if not tokens:
+            tokens[final] = 0
+        prompts = [
+            self._prompt("rap_useful", problem, context, earlier, asked=question) for question in tokens
+        ]
+        usefulness = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
+        return [
+            Step(question, useful, count)
+            for (question, count), useful in zip(tokens.items(), usefulness.tolist(), strict=True)
+        ]
+
+    def _answer(
+        self, step: Step, earlier: Earlier, problem: Problem, context: Context, stage: int, round: int
+    ) -> Steps[Step]:
+        """Return ``step`` with its most frequent answer.
+
+        Unparsed answers count as a separate answer if the answer is a number, and are left out otherwise.
+        """
+        kind = problem.answer_type
+        if END not in step.question and kind not in ("number", "latex"):
+            kind = "text"  # intermediate answers, for example before a yes or no, are of any kind
+
+        prompt = self._prompt("rap_answer", problem, context, earlier, asked=step.question)
+        drawn: list[Completion] = []
+        while True:
+            numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
+            drawn += yield Generate(self._requests(prompt, numbers, problem, context, "answer", stage))
+            parsed = [read_answer(c.text, kind, context.grader) for c in drawn]
+            groups = _groups(parsed, kind, context.grader, unparsed=problem.answer_type == "number")
+            most = len(groups[0]) if groups else 0
+            tied = len(groups) > 1 and len(groups[1]) == most
+            if len(drawn) == self.answers or (most / len(drawn) >= SETTLED and not tied):
+                break
+        chosen = groups[0][0] if groups else 0
+        return replace(
+            step,
+            answer=_line(drawn[chosen].text),
+            parsed=parsed[chosen],
+            confidence=most / len(drawn),
+            drawn=len(drawn),
+            round=round,
+            tokens=step.tokens + drawn[chosen].generated_tokens,
+        )
+
+    def _prompt(
+        self, kind: str, problem: Problem, context: Context, earlier: Earlier, **fields: str
+    ) -> Prompt:
+        return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **fields)
+
+    def _requests(
+        self, prompt: Prompt, numbers: range, problem: Problem, context: Context, *stage: object
+    ) -> list[Request]:
+        """One request per sample, for a single line; ``numbers`` distinguish the samples of a stage."""
+        return [
+            Request(
+                prompt.ids,
+                max_new_tokens=self.max_new_tokens,
+                stop=("\n",),
+                sampling=self.sampling,
+                seed=context.stream(problem.id, *stage, number),
+            )
+            for number in numbers
+        ]
+
+
+def overall_question(question: str) -> str:
+    """The last sentence of ``question`` with a question mark, else its last sentence, on one line.
+
+    >>> overall_question("Ada has 3.5 kg. She eats 1 kg. How much is left? Round down.")
+    'How much is left?'
+    """
+    sentences = _SENTENCE_END.split(question.strip())
+    asking = [sentence for sentence in sentences if sentence.endswith("?")]
+    return _line((asking or sentences)[-1])
+
+
+def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
+    """The answer after the last "The answer is"; without this cue the answer that the grader reads."""
+    _, cue, rest = text.rpartition(ANSWER_CUE)
+    return grader.extract(f"Answer: {rest.lstrip(' :')}" if cue else text, answer_type)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _groups(
+    parsed: Sequence[str | None], kind: str, grader: AnswerGrader, *, unparsed: bool
+) -> list[list[int]]:
+    """Groups of indices of equal answers, by size, then by first appearance.
+
+    Unparsed answers form a group only if ``unparsed``.
+    """
+    groups = same_answers(parsed, grader, kind)
+    without_answer = [i for i, answer in enumerate(parsed) if answer is None]
+    if unparsed and without_answer:
+        groups.append(without_answer)
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
+
+
+def _candidate(end: Node) -> Candidate:
+    """The chain that ends at ``end`` as a candidate."""
+    chain = [node.step for node in end.path[1:]]
+    last, rewards = chain[-1], [node.reward or 0.0 for node in end.path[1:]]
+    # The answer has its own line, so that the record's text gives the same answer.
+    text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
+    return Candidate(
+        text=text,
+        answer=last.parsed,
+        round=last.round,
+        reward=sum(rewards) / len(rewards),
+        generated_tokens=sum(step.tokens for step in chain),
+    )
+
+
+def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """An entry per node: its parent, its counts, its question, and after its visit its answer."""
+    number = {node: i for i, node in enumerate(nodes)}
+    entries = []
+    for node, i in number.items():
+        step, entry = node.step, {"node": i, "visits": len(node.returns), "q": node.value}
+        if node.parent is not None:
+            entry |= {"parent": number[node.parent], "question": step.question}
+            entry |= {"useful": step.useful}
+        if step is not None and node.reward is not None:
+            entry |= {"answer": step.answer, "parsed": step.parsed, "confidence": step.confidence}
+            entry |= {"drawn": step.drawn, "reward": node.reward, "round": step.round}
+        entries.append(entry)
+    return entries

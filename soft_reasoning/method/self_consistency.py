@@ -1,0 +1,69 @@
+"""Self-consistency: sampled solutions and a majority vote (Wang et al. 2023).
+
+With a high temperature of the first token it is FIRE (Chen et al. 2024), ``method=fire``. With samples at
+several temperatures it is ``method=several_temperatures`` (arXiv 2510.02611): each temperature solves some
+problems that the others do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.solutions import solution_request
+from soft_reasoning.types import Generate, Problem, Result, Sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfConsistency(SampledMethod):
+    """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
+
+    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30,
+    nearly uniformly from the likeliest tokens. The other options are those of :class:`SampledMethod`.
+
+    Args:
+        samples: Number of solutions.
+        temperatures: Temperatures of successive samples, which replace ``temperature``.
+        first_temperature: Temperature of the first token; None is the sample's temperature.
+        first_top_k: Number of likeliest tokens for the first token; 0 is off, None is ``top_k``.
+    """
+
+    samples: int = 5
+    first_temperature: float | None = None
+    first_top_k: int | None = None
+    temperatures: tuple[float, ...] | None = None
+    name: str = "self_consistency"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
+
+    def __post_init__(self) -> None:
+        counts(self, "samples", "max_new_tokens")
+        check_sampling(self)
+        for temperature in self.temperatures or ():
+            real("temperatures", temperature, above=0.0)
+        if self.first_temperature is not None:
+            real("first_temperature", self.first_temperature, above=0.0)
+        if self.first_top_k is not None:
+            whole("first_top_k", self.first_top_k, least=0)
+
+    @property
+    def independent(self) -> bool:
+        """Whether candidates are i.i.d., so that pass@m can be estimated."""
+        return not self.temperatures
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        temperatures = self.temperatures or (self.temperature,)
+        first = self.first_temperature, self.first_top_k
+        sampling = [Sampling(t, self.top_k, self.top_p, *first) for t in temperatures]
+        requests = [
+            solution_request(
+                problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(sampling)]
+            )
+            for i in range(self.samples)
+        ]
+        completions = yield Generate(requests)
+        return majority_vote(completions, problem, context)

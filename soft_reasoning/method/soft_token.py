@@ -1,0 +1,63 @@
+"""Decoding after soft tokens that were found for the whole task, at the price of plain decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+
+from soft_reasoning.checks import counts, real, whole
+from soft_reasoning.method.base import majority_vote
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.task.space import TaskPoint
+from soft_reasoning.types import Generate, Problem, Result, Sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftToken:
+    """Puts a task's soft tokens in the prompt, then decodes.
+
+    Args:
+        point: The soft tokens, or a file of them that ``soft-reasoning tune`` wrote. A point of another model
+            or prompt is refused.
+        samples: Number of solutions, whose majority is the answer.
+        temperature: Sampling temperature; 0 is one greedy solution.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per solution.
+
+    Raises:
+        OptionError: For a value out of its range, or a file without a point.
+    """
+
+    point: TaskPoint | str | PathLike[str]
+    samples: int = 1
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 300
+    name: str = "soft_token"
+
+    def __post_init__(self) -> None:
+        counts(self, "samples", "max_new_tokens")
+        real("temperature", self.temperature, least=0.0)
+        whole("top_k", self.top_k, least=0)
+        real("top_p", self.top_p, above=0.0, most=1.0)
+        if self.samples > 1:
+            fix = "several greedy solutions are equal"
+            real("temperature", self.temperature, above=0.0, fix=fix)
+        if not isinstance(self.point, TaskPoint):
+            object.__setattr__(self, "point", TaskPoint.load(self.point))
+
+    @property
+    def independent(self) -> bool:
+        """Whether candidates are i.i.d., so that pass@m can be estimated."""
+        return True
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        assert isinstance(self.point, TaskPoint)
+        self.point.check_fits(context)
+        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        request = yield from self.point.request(problem, context, self.max_new_tokens, sampling=sampling)
+        completions = yield Generate([request(i) for i in range(self.samples)])
+        return majority_vote(completions, problem, context)

@@ -1,0 +1,69 @@
+"""The protocol of a method, which is a generator for one problem."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.types import Candidate, Effect, Problem, Result, UserError
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""A generator that yields effects, receives their answers and returns a T."""
+
+
+class Method(Protocol):
+    """Solves one problem; the scheduler batches across problems.
+
+    A method never reads ``problem.gold`` (the verifier ``oracle``, which does, is for analysis only). It
+    draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage`` to
+    the scheduler.
+
+    A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
+    then pass@m is estimated.
+    """
+
+    @property
+    def name(self) -> str:
+        """The method's name in tables."""
+        ...
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        """Yield effects, receive their answers, and return the result."""
+        ...
+
+
+def check_method(method: Any) -> None:
+    """Check that ``method`` is an object with a name and ``solve(problem, context)``.
+
+    Raises:
+        UserError: If it is not.
+    """
+    wanted = "method: expected a name, or an object with a name and solve(problem, context)"
+    if isinstance(method, type):
+        raise UserError(f"{wanted}, got the class {method.__name__}; pass an instance")
+    if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
+        raise UserError(f"{wanted}, got {method!r:.80}")
+    try:
+        inspect.signature(method.solve).bind(None, None)
+    except TypeError as error:
+        raise UserError(f"{wanted}, got a method whose solve does not take them ({error})") from error
+
+
+def check_result(method: Any, result: Any) -> Result:
+    """Return what ``method`` returned, if it is a result.
+
+    Raises:
+        UserError: If it is not.
+    """
+    wanted = f"method: expected {type(method).__name__}.solve to return a Result"
+    if not isinstance(result, Result):
+        raise UserError(f"{wanted}, got {result!r:.80}")
+    if not isinstance(result.answer, str | None):
+        raise UserError(f"{wanted} whose answer is a text or None, got {result.answer!r:.80}; use str()")
+    candidates: Any = result.candidates
+    if not (isinstance(candidates, tuple | list) and all(isinstance(c, Candidate) for c in candidates)):
+        raise UserError(f"{wanted} whose candidates are Candidates, got {candidates!r:.80}")
+    return result

@@ -1,0 +1,103 @@
+"""Solutions: their requests, completions that continue others, and the candidates read from completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Steps
+from soft_reasoning.thoughts import answer_start
+from soft_reasoning.types import Candidate, Completion, FinishReason, Generate, Problem, Prompt, Request
+
+
+def solution_request(
+    problem: Problem, context: Context, max_new_tokens: int, *, index: int | None = None, **fields: Any
+) -> Request:
+    """Return the request for a solution; ``fields`` are further fields of the request.
+
+    ``index`` counts a problem's sampled candidates over all rounds and selects a candidate's random stream.
+    Streams are the same for every method, so methods with equal sampling draw the same solutions.
+    """
+    prompt = context.prompts.solve(problem)
+    seed = 0 if index is None else context.stream(problem.id, "sample", index)
+    limit = prompt.token_limit(max_new_tokens)
+    return Request(
+        prompt.ids, max_new_tokens=limit, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
+    )
+
+
+def read_candidate(
+    completion: Completion,
+    problem: Problem,
+    context: Context,
+    round: int = 0,
+    coherence: float | None = None,
+    opening: str = "",
+) -> Candidate:
+    """Return the candidate of ``completion``: its text after ``opening``, its answer and its tokens."""
+    text = opening + completion.text
+    answer = context.grader.extract(
+        context.prompts.split(text, problem)[1], problem.answer_type, problem.question, cut=completion.cut
+    )
+    return Candidate(
+        text=text,
+        answer=answer,
+        round=round,
+        coherence=coherence,
+        generated_tokens=completion.generated_tokens,
+        finish_reason=completion.finish_reason,
+        opening=opening,
+        token_ids=completion.token_ids,
+        logprobs=completion.logprobs,
+    )
+
+
+def _request_rest(request: Request, begin: Completion, engine: Engine) -> Request | None:
+    """Return the request for the rest of ``request`` after ``begin``; None if ``begin`` is complete."""
+    ids = request.prompt_ids + begin.token_ids
+    left = request.max_new_tokens - begin.generated_tokens
+    room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
+    if begin.generated_tokens and (begin.finish_reason != FinishReason.LENGTH or min(left, room) < 1):
+        return None
+    thinks = answer_start(begin.text, request.thinks) is None
+    return replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
+
+
+def join(
+    begin: Completion, rest: Completion, asked: Request | Prompt, engine: Engine, *, unfinished: bool = False
+) -> Completion:
+    """Return the completion ``begin`` of ``asked`` followed by ``rest``; a stop string may lie across both.
+
+    ``unfinished`` means that ``begin`` is known not to have ended.
+    """
+    least = begin.generated_tokens if unfinished else 0
+    ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
+    tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
+    count, text, reason = engine.stops.finish(
+        ids, asked.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=asked.thinks
+    )
+    reason = rest.finish_reason if reason == FinishReason.LENGTH else reason
+    return replace(
+        rest,
+        token_ids=ids[:count],
+        logprobs=logprobs[:count],
+        text=text,
+        finish_reason=reason,
+        top_logprobs=tops[:count],
+    )
+
+
+def resume(
+    requests: Sequence[Request], begins: Sequence[Completion], engine: Engine
+) -> Steps[list[Completion]]:
+    """Complete each of ``requests`` from its entry in ``begins``; complete entries stay as they are."""
+    pairs = zip(requests, begins, strict=True)
+    rest_requests = [_request_rest(request, begin, engine) for request, begin in pairs]
+    rest = iter((yield Generate([request for request in rest_requests if request is not None])))
+    return [
+        begin if request is None else join(begin, next(rest), request, engine, unfinished=True)
+        for request, begin in zip(rest_requests, begins, strict=True)
+    ]

@@ -1,0 +1,130 @@
+"""Solves requests within the server's limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+
+from soft_reasoning.configuration.compose import choices
+from soft_reasoning.configuration.errors import NoSuchOption
+from soft_reasoning.configuration.options import Options
+from soft_reasoning.reasoner import SoftReasoner
+from soft_reasoning.serve.errors import ApiError
+from soft_reasoning.serve.requests import Body
+from soft_reasoning.serve.settings import Settings
+from soft_reasoning.solution import Solution
+from soft_reasoning.types import Round, UserError
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class Service:
+    """Solves requests with one ``SoftReasoner``, whose thread puts them into shared batches.
+
+    Args:
+        reasoner: Solves the questions.
+        settings: The limits.
+        name: The model's name for clients; METHOD-``name`` selects another method than the reasoner's.
+    """
+
+    def __init__(self, reasoner: SoftReasoner, settings: Settings, name: str) -> None:
+        self.reasoner, self.settings = reasoner, settings
+        self.names: dict[str, str | None] = {
+            name: None,
+            **{f"{method}-{name}": method for method in choices("method")},
+        }
+        """The method of each model name; None is the reasoner's method."""
+        self.in_progress: int = 0
+
+    def method(self, name: str) -> str | None:
+        """Return the method of a model name.
+
+        Raises:
+            ApiError: With status 404 for an unknown name.
+        """
+        if name not in self.names:
+            message = f"model: expected one of {', '.join(self.names)}, got {name!r:.80}"
+            raise ApiError(404, message, "model", "model_not_found")
+        return self.names[name]
+
+    async def solve(self, body: Body, on_round: Callable[[Round], None] | None = None) -> list[Solution]:
+        """Return the solution of each question of a request; a cancelled task ends its work.
+
+        Raises:
+            ApiError: For an invalid request, after too long a time, and for an internal error.
+        """
+        self.in_progress += 1
+        try:
+            async with asyncio.timeout(self.settings.max_seconds):
+                return await self._solve(body, on_round)
+        except Exception as error:
+            raise self._to_api_error(error) from None
+        finally:
+            self.in_progress -= 1
+
+    def _to_api_error(self, error: Exception) -> ApiError:
+        """Return the error that a client gets for ``error``."""
+        if isinstance(error, ApiError):
+            return error
+        if isinstance(error, UserError):
+            return shutting_down() if self.reasoner.closed else ApiError(400, str(error))
+        if isinstance(error, TimeoutError):
+            return ApiError(
+                504,
+                f"expected to finish within {self.settings.max_seconds:g} seconds, the limit here, and "
+                "did not; ask for less (soft_reasoning.max_seconds ends with the best answer so far)",
+                **{"x-should-retry": "false"},
+            )
+        log.error("a request failed", exc_info=error)
+        return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
+
+    async def _solve(self, body: Body, on_round: Callable[[Round], None] | None) -> list[Solution]:
+        if self.settings.unknown_fields == "refuse":
+            body.refuse_unused()
+        questions = body.questions(self.reasoner.context.engine.tokenizer)
+        options = self._options(body, len(questions))
+        try:
+            return await self.reasoner.asolve(questions, on_round=on_round, **options)
+        except NoSuchOption as error:
+            if body.temperature is None or error.name != "temperature":
+                raise
+        options["temperature"] = None  # clients always send it, also to methods without a temperature
+        return await self.reasoner.asolve(questions, on_round=on_round, **options)
+
+    def _options(self, body: Body, prompts: int) -> Options:
+        """The options of the call; values beyond the limits are rejected."""
+        settings, extra, method = self.settings, body.soft_reasoning, self.method(body.model)
+        tokens = settings.max_tokens or math.inf
+        limits = {
+            "n": (body.n, settings.max_n),
+            "prompt": (prompts, settings.max_n),
+            "max_tokens": (body.max_tokens, min(tokens, self.reasoner.context.engine.context_length)),
+            "max_completion_tokens": (body.max_completion_tokens, tokens),
+            "max_output_tokens": (body.max_output_tokens, tokens),
+            "soft_reasoning.k": (extra.k, settings.max_k),
+            "soft_reasoning.rounds": (extra.rounds, settings.max_rounds),
+            "soft_reasoning.max_seconds": (extra.max_seconds, settings.max_seconds),
+        }
+        for field, (value, limit) in limits.items():
+            if value is not None and value > limit:
+                message = f"{field}: expected at most {limit:g}, the limit here, got {value:g}"
+                raise ApiError(400, message, field)
+        return Options(
+            method=method,
+            preset=extra.preset,
+            k=extra.k,
+            rounds=extra.rounds,
+            stop=body.stop or None,
+            max_seconds=extra.max_seconds,
+            temperature=body.temperature,
+            seed=body.seed,
+            max_tokens=body.max_completion_tokens or body.max_output_tokens or settings.max_tokens,
+            max_new_tokens=body.max_tokens,
+        )
+
+
+def shutting_down() -> ApiError:
+    """Return the error for requests that arrive or still run while the server shuts down."""
+    return ApiError(503, "expected a running server, and it is shutting down; try another server")

@@ -1,0 +1,282 @@
+"""The verifier that computes: what it asks, how it scores and votes, and what it says of itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from soft_reasoning import SoftReasoner, reasoner
+from soft_reasoning.answers import LmEvalGrader
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_engine,
+    build_method,
+    built,
+    check_fits,
+)
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
+from soft_reasoning.judge.programs.writing import code_of
+from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.lab.runs import local
+from soft_reasoning.lab.runs.records import read_answers, to_record
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.types import Candidate, Problem, UserError
+from tests.judge.programs.programming import (
+    BROKEN,
+    NOTHING,
+    PROBLEM,
+    RIGHT,
+    WRONG,
+    Programmer,
+    solved,
+    world,
+)
+
+CANDIDATES = [
+    Candidate("7 + 8 = 15. Answer: 15", "15", 0),
+    Candidate("?", None, 0),
+    Candidate("11", "11.0", 0),
+]
+BEST = ["method=best_of_n", "verifier=program", "k=3"]
+ONCE = ["method=verified_sampling", "rounds=0", "verifier=program", "k=3"]
+
+
+def judge(programs, candidates=CANDIDATES, earlier=(), **options):
+    """(the verdict, the engine)."""
+    engine = Programmer(programs)
+    _, context = world(engine)
+    steps, verdict = ProgramVerifier(**options).verify(PROBLEM, candidates, context, earlier), None
+    try:
+        effect = next(steps)
+        while True:
+            effect = steps.send(engine.generate(effect.requests))
+    except StopIteration as stop:
+        verdict = stop.value
+    return verdict, engine
+
+
+def test_the_score_is_the_share_of_the_programs_with_an_answer_that_agree():
+    verdict, engine = judge([RIGHT, WRONG, BROKEN, RIGHT])
+    assert verdict.scores == pytest.approx((2 / 3, 0, 1 / 3))
+    assert verdict.answers == ("15", "11", None, "15") and verdict.weights == (1.0,) * 4
+    assert engine.greedy == [True, False, False, False] and not engine.texts
+    assert len({request.seed for request in engine.asked}) == 4
+    assert {request.role for request in engine.asked} == {"verifier"}
+
+
+def test_without_an_answer_of_a_program_nothing_is_said():
+    verdict, _ = judge([BROKEN, NOTHING])
+    assert verdict.scores == (None, None, None) and verdict.answers == (None,) * 4
+    none, _ = judge([RIGHT], candidates=[])
+    assert none.scores == () and none.answers == ("15",) * 4
+
+
+def test_texts_show_programs_values_and_errors():
+    verdict, engine = judge([RIGHT, BROKEN, NOTHING], samples=3)
+    right, broken, nothing = verdict.texts
+    assert right == f"```python\ndef solution():\n{RIGHT}\n```\nAnswer: 15"
+    assert broken.endswith("```\nError: ZeroDivisionError: division by zero\nAnswer: no answer")
+    assert "expected an answer of type number, got a value of type NoneType" in nothing
+    assert len(verdict.prompts) == 3 and PROBLEM.question in verdict.prompts[0]
+    _, context = world(engine)
+    for text, answer in zip(verdict.texts, verdict.answers, strict=True):
+        assert context.grader.extract(text, "number") == answer, "a record can be read again"
+
+
+def test_programs_are_written_once_and_more_on_request():
+    first, _ = judge([RIGHT, RIGHT, WRONG, BROKEN])
+    later, engine = judge([RIGHT], earlier=[first])
+    assert later.scores == first.scores and later.answers == () and not engine.asked
+    more, engine = judge([WRONG], earlier=[first, later], later=2)
+    assert more.scores == pytest.approx((2 / 5, 0, 3 / 5)) and more.answers == ("11", "11")
+    assert engine.greedy == [False, False], "only the first program of a question is greedy"
+    _, begun = judge([RIGHT])
+    assert not {r.seed for r in begun.asked} & {r.seed for r in engine.asked}, "every program is drawn anew"
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({"samples": 2}, lambda r: len(r) == 2),
+        ({"temperature": 0.3}, lambda r: [x.sampling.temperature for x in r] == [0, 0.3, 0.3, 0.3]),
+        ({"top_k": 7}, lambda r: r[1].sampling.top_k == 7),
+        ({"top_p": 0.9}, lambda r: r[1].sampling.top_p == 0.9),
+        ({"max_new_tokens": 40}, lambda r: {x.max_new_tokens for x in r} == {40}),
+    ],
+)
+def test_every_option_acts(options, seen):
+    assert seen(judge([RIGHT], **options)[1].asked)
+
+
+def test_the_sandbox_s_limits_are_options():
+    loop = "    while True: pass"
+    config = compose_config(["prompt=math", "verifier=program", "verifier.sandbox.seconds=0.05"])
+    assert build_method(config).verifier.sandbox.seconds == 0.05
+    result = solved(Programmer([loop]), *BEST, "verifier.samples=1", "verifier.sandbox.seconds=0.05")
+    assert "time limit exceeded" in result.trace[0]["verifier"]["texts"][0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"samples": 0}, {"temperature": 0.0}, {"later": -1}, {"top_p": 2.0}, {"max_new_tokens": 0}]
+)
+def test_bad_values_are_one_line(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))}: expected"):
+        ProgramVerifier(**options)
+
+
+def test_programs_vote_like_fresh_solutions():
+    """Three candidates of one answer weigh 3, the verifier's answers together its weight."""
+    engine = Programmer([RIGHT], answers=["11"])
+    votes = [*ONCE, "final=vote"]
+    assert solved(engine, *votes).answer == "11"
+    assert solved(Programmer([RIGHT], answers=["11"]), *votes, "final.verifier_weight=4").answer == "15"
+    split = solved(Programmer([RIGHT], answers=["11", "12", "15"]), *votes)
+    assert split.answer == "15", "the programs break the tie"
+
+
+def test_the_best_candidate_is_the_one_that_programs_agree_with():
+    result = solved(Programmer([RIGHT, WRONG, RIGHT, BROKEN], answers=["11", "12", "15"]), *BEST)
+    assert result.answer == "15"
+    assert [c.verified for c in result.candidates] == pytest.approx([1 / 3, 0, 2 / 3])
+    assert result.usage["verifier"].sequences == 4
+
+
+START = "```python\ndef solution():\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        START + "    return 5",
+        START + "    return 5\n```\nIt returns 5.",
+        START + "def solution():\n    return 5\n```",
+        START + "def half(x):\n    return x / 2\ndef solution():\n    return half(10)\n```",
+        START + "```python\ndef solution():\n    return 5\n```",
+        START + "Here is the code:\n```python\ndef solution():\n    return 5\n```",
+        START + "total = 2 + 3\nreturn total",
+        "```Python\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "```python3\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "~~~python\ndef solution():\n    return 5\n~~~\nIt returns 5.",
+        "```\ndef solution():\n    return 5\n```\nIt returns 5.",
+        "```text\nAdd 2 and 3.\n```\n```python\ndef solution():\n    return 5\n```",
+        START.replace("\n", "\r\n") + "    return 5\r\n```\r\nIt returns 5.",
+        START + "    note = '```'\n    return 5\n```",
+        START + '    note = "a ``` b"\n    return 5\n```\nIt returns 5.',
+        "def solution():\n    return 5\n```\nIt returns 5.",
+        "def solution():\n    return 5",
+    ],
+)
+def test_a_program_is_found_whatever_its_fence(text):
+    [outcome] = Sandbox().run([code_of(text)])
+    assert (outcome.value, outcome.error) == (5, None)
+
+
+@pytest.mark.parametrize("grader", ["lm_eval_strict", "lm_eval_flexible", "released"])
+def test_programs_answer_and_judge_under_every_grader(grader):
+    config = compose_config([f"grader={grader}"])
+    for options in (["method=program"], BEST):
+        method, context = world(Programmer([RIGHT], answers=["11", "12", "#### 15. Answer: 15"]), *options)
+        context = replace(context, grader=built(config, "grader"))
+        [(_, result)] = drive([PROBLEM], method, context)
+        assert context.grader.correct(result.answer, PROBLEM) is True
+        record = to_record(PROBLEM, result, context.grader)
+        if options == ["method=program"]:
+            assert read_answers(record, LmEvalGrader("strict-match")) == (result.answer, [result.answer])
+        else:
+            assert [c.verified for c in result.candidates] == [0, 0, 1]
+
+
+def test_rounds_reuse_the_programs():
+    engine = Programmer([WRONG], answers=["15", "16", "17"])
+    options = ["method=verified_sampling", "verifier=program", "k=2", "rounds=2"]
+    result = solved(engine, *options, "stopping=none")
+    assert len(result.candidates) == 6 and len(engine.asked) == 4
+    assert [len(entry["verifier"]["answers"]) for entry in result.trace] == [4, 0, 0]
+
+
+@pytest.mark.parametrize("prompt", ["boolean", "any", "code", "json", "demo"])
+def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(prompt, monkeypatch):
+    monkeypatch.setattr(local, "build_engine", None)  # calling it fails
+    monkeypatch.setattr(reasoner, "build_engine", None)
+    expected = "programs: expected questions that a program can compute, got a p"
+    for option, name in (("verifier", "program"), ("method", "program"), ("method", "mixed_consistency")):
+        searched = ["method=soft_reasoning"] if option == "verifier" else []
+        config = compose_config([f"prompt={prompt}", f"{option}={name}", *searched])
+        with pytest.raises(UserError, match=expected):
+            local.LocalLauncher().start(config, [PROBLEM])
+        with pytest.raises(UserError, match=expected):
+            SoftReasoner.from_pretrained("demo", prompt=prompt, **{option: name})
+
+
+def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
+    options = ["engine=fake", "prompt=math", "method=program"]
+    config = compose_config(options)
+    context = build_context(config, build_engine(config))
+    other = build_context(compose_config(["engine=fake", "prompt=boolean"]), context.engine)
+    method = replace(build_method(config), model="other")
+    with pytest.raises(UserError, match="programs: expected questions that a program can compute"):
+        check_fits(method, replace(context, judges={"other": other}))
+
+
+@pytest.mark.parametrize("kind", ["open", "json", "code"])
+def test_a_question_that_no_program_computes_is_refused(kind):
+    with pytest.raises(UserError, match=f"got a question with an answer of type {kind}; use verifier="):
+        solved(Programmer(), *BEST, problem=replace(PROBLEM, answer_type=kind))
+
+
+def test_the_gold_answer_is_never_shown():
+    verdict, engine = judge([RIGHT])
+    assert all("15" not in engine.tokenizer.decode(list(r.prompt_ids)) for r in engine.asked)
+    assert isinstance(verdict, Verdict)
+
+
+def test_another_model_may_write_the_programs():
+    writer, solver = Programmer([RIGHT]), Programmer([WRONG], answers=["11", "15"])
+    method, context = world(solver, *BEST)
+    method = replace(method, verifier=replace(method.verifier, model="other"))
+    judges = {"other": replace(context, engine=writer)}
+    [(_, result)] = drive([PROBLEM], method, replace(context, judges=judges))
+    assert result.answer == "15" and len(writer.asked) == 4 and not solver.asked and not writer.texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "answer"),
+    [
+        ("boolean", "    return 7 > 3", "True"),
+        ("choice", "    return ['4', '15'].index('15')", "B"),
+        ("text", "    return ['Mon', 'Tuesday'][1]", "tuesday"),
+        ("number", "    return 7.5 * 2", "15"),
+    ],
+)
+def test_every_type_of_answer(kind, body, answer):
+    problem = Problem("q", "Question?", answer, kind)
+    result = solved(Programmer([body]), "method=program", problem=problem)
+    assert result.answer.lower() == answer.lower()
+
+
+def test_a_budget_counts_what_the_verifier_writes():
+    engine = build_engine(compose_config(["engine=fake"]))
+    config = ["engine=fake", "prompt=math", "max_new_tokens=30", "verifier=program", "method=best_of_n"]
+    for most in (7, 60, 150):
+        composed = compose_config([*config, f"max_tokens={most}"])
+        [(_, result)] = drive([PROBLEM], build_method(composed), build_context(composed, engine))
+        assert sum(usage.generated_tokens for usage in result.usage.values()) <= most
+        assert most < 150 or result.usage["verifier"].generated_tokens
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "mixed_consistency"},
+        {"method": "program"},
+        {"method": "verified_sampling", "verifier": "program"},
+        {"overrides": ["method=program_consistency"]},
+    ],
+)
+def test_where_programs_are_written_questions_have_numbers_as_answers(options):
+    overrides = ["engine=fake", *options.pop("overrides", [])]
+    with SoftReasoner.from_pretrained("some/model", overrides=overrides, **options) as reasoner:
+        assert reasoner.answer_type == "number"
+        assert "program" in reasoner.context.prompts.wording.tasks
+    with SoftReasoner.from_pretrained("some/model", method="cot", overrides=["engine=fake"]) as reasoner:
+        assert reasoner.answer_type == "open"

@@ -1,0 +1,215 @@
+"""Programs in the sandbox: what they may compute; hostile ones come to an error soon and reach nothing."""
+
+import builtins
+import time
+
+import psutil
+import pytest
+
+from soft_reasoning.judge.programs.sandbox import GRACE, Outcome, Sandbox
+from soft_reasoning.types import UserError
+
+SANDBOX = Sandbox(seconds=0.5)
+
+
+def solution(*lines):
+    return "\n    ".join(["def solution():", *lines])
+
+
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        (solution("return 6 * 7"), 42),
+        ("import math\n\n" + solution("return math.ceil(7 / 2)"), 4),
+        (solution("from itertools import combinations", "return len(list(combinations(range(5), 2)))"), 10),
+        ("def half(x):\n    return x / 2\n\n" + solution("return half(5)"), 2.5),
+        (solution("total = 0", "for i in range(1, 101):", "    total += i", "return total"), 5050),
+        (solution("return sorted([3, 1, 2])[-1] > 2"), True),
+        (solution("print('working', end='')", "return 'done'"), "done"),
+        (solution("x = 1", "while x < 1000:", "    x *= 2", "return x"), 1024),
+        (solution("return {'a': 1}.get('b')"), None),
+    ],
+)
+def test_programs_compute(program, value):
+    assert SANDBOX.run([program]) == [Outcome(value)]
+
+
+def test_each_program_begins_afresh():
+    first = "x = 5\n" + solution("return x")
+    assert SANDBOX.run([first, solution("return x"), first]) == [
+        Outcome(5),
+        Outcome(error="NameError: name 'x' is not defined"),
+        Outcome(5),
+    ]
+
+
+HOSTILE = {
+    # time
+    "endless loop": solution("while True:", "    pass"),
+    "endless loop that catches everything": solution(
+        "while True:", "    try:", "        while True: pass", "    except BaseException:", "        pass"
+    ),
+    "long sum": solution("return sum(range(10**12))"),
+    "nested loops": solution(
+        "n = 0", "for a in range(10**5):", "    for b in range(10**5): n += 1", "return n"
+    ),
+    "sleep": solution("import time", "time.sleep(60)", "while True: pass"),
+    "asynchronous sleep": solution("import asyncio", "asyncio.run(asyncio.sleep(60))", "return open('x')"),
+    "binomial": solution("import math", "return math.comb(10**7, 10**6 * 5)"),
+    "power tower": solution("return 7 ** (7 ** 8) % 10 + while_"),
+    "exponential recursion": solution(
+        "def f(n):", "    try:", "        f(n + 1)", "    except BaseException:", "        f(n + 1)", "f(0)"
+    ),
+    # memory
+    "huge integer": solution("return 10 ** 10 ** 8"),
+    "huge tower": solution("return 2 ** 2 ** 40"),
+    "shift": solution("return 1 << 10**10"),
+    "giant string": solution("return 'a' * 10**10"),
+    "padded string": solution("return 'a'.ljust(10**10)"),
+    "format width": solution("return f'{1:>9999999999}'"),
+    "old format width": solution("return '%9999999999d' % 1"),
+    "giant list": solution("return [0] * 10**10"),
+    "list of a range": solution("return list(range(10**10))"),
+    "growing list": solution("x = [1]", "while True:", "    x += x"),
+    "growing string": solution("x = 'a'", "while True:", "    x += x"),
+    "growing dictionary": solution("x = {}", "i = 0", "while True:", "    i += 1", "    x[i] = str(i) * 100"),
+    "giant bytes": solution("return bytes(10**10)"),
+    "flood of words": solution("while True:", "    print('x' * 1000)"),
+    "one long line": solution("print('x' * 10**7)", "return 1"),
+    "replaced string": solution("return 'abc'.replace('', 'a' * 10**6).replace('a', 'b' * 10**6)"),
+    "permutations": solution("import itertools", "return len(list(itertools.permutations(range(12))))"),
+    # depth
+    "recursion": solution("return solution()"),
+    "mutual recursion": "def f(): return g()\ndef g(): return f()\n" + solution("return f()"),
+    "deep brackets": solution("return " + "(" * 10**5 + ")" * 10**5),
+    "deep signs": solution("return " + "-" * 10**5 + "1"),
+    "deep lists as text": solution("import json", "return json.loads('[' * 10**5)"),
+    # files, network, processes
+    "read a file": solution("return open('/etc/passwd').read()"),
+    "write a file": solution("open('{path}', 'w').write('x')"),
+    "path": solution("import pathlib", "return pathlib.Path('/etc/passwd').read_text()"),
+    "list a folder": solution("import os", "return os.listdir('/')"),
+    "environment": solution("import os", "return os.environ['PATH']"),
+    "system": solution("import os", "return os.system('touch {path}')"),
+    "popen": solution("import os", "return os.popen('touch {path}').read()"),
+    "fork": solution("import os", "while True:", "    os.fork()"),
+    "subprocess": solution("import subprocess", "return subprocess.run(['touch', '{path}'])"),
+    "socket": solution("import socket", "return socket.socket()"),
+    "download": solution("import urllib.request", "return urllib.request.urlopen('http://127.0.0.1').read()"),
+    "input": solution("return input('?')"),
+    # the interpreter itself
+    "ctypes": solution("import ctypes", "return ctypes.string_at(0)"),
+    "threads": solution("import threading", "return threading.Thread(target=print)"),
+    "import by name": solution("return __import__('os').system('touch {path}')"),
+    "importlib": solution("import importlib", "return importlib.import_module('os').system('touch {path}')"),
+    "evaluated import": solution("return eval(\"__import__('os').system('touch {path}')\")"),
+    "executed import": solution("exec('import os; os.system(\"touch {path}\")')"),
+    "executed file": solution("exec(\"open('{path}', 'w').write('x')\")"),
+    "subclasses": solution("return ().__class__.__base__.__subclasses__()"),
+    "attribute by name": solution("return getattr((), '__cl' + 'ass__').__base__"),
+    "code object": solution("return solution.__code__.replace(co_code=b'')"),
+    "globals of a function": solution("return solution.__globals__['__builtins__']"),
+    "frames": solution("import sys", "return sys._getframe().f_back.f_globals"),
+    "builtins": solution("return __builtins__.open('/etc/passwd')"),
+    "metaclass": "class M(type):\n    def __call__(cls): return open('/etc/passwd')\n"
+    + "class A(metaclass=M): pass\n"
+    + solution("return A().read()"),
+    "object that never ends": "class A:\n    def __add__(self, other):\n        while True: pass\n"
+    + solution("return A() + 1"),
+    "pickle": solution("import pickle", "return pickle.loads(b'cos\\nsystem\\n(S\"touch {path}\"\\ntR.')"),
+    "garbage": "\x00\xff}}}{{{ def",
+    "nothing": "",
+    "exit": solution("raise SystemExit(3)"),
+    "interrupt": solution("raise KeyboardInterrupt"),
+    "unknown names": solution("for i in range(10**9):", "    try: unknown", "    except NameError: pass"),
+}
+"""Programs of which each ends in an error; {path} is a file that none of them may write."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_programs_come_to_an_error(name, tmp_path, capfd):
+    others = {*psutil.Process().children()}  # of other tests
+    path = tmp_path / "written"
+    program = HOSTILE[name].replace("{path}", str(path))
+    before, started = psutil.Process().memory_info().rss, time.monotonic()
+    hostile, next_one = SANDBOX.run([program, solution("return 1")])
+    seconds = time.monotonic() - started
+    assert hostile.error and len(hostile.error) <= 200 and "\n" not in hostile.error
+    assert "root:" not in hostile.error, "nothing of a file is shown"
+    assert next_one == Outcome(1), "the next program runs"
+    assert seconds < SANDBOX.seconds + GRACE + 10, "most of it is a busy machine's"
+    assert psutil.Process().memory_info().rss - before < 64 * 2**20
+    assert not path.exists()
+    assert {*psutil.Process().children()} <= others, "no interpreter is left"
+    assert capfd.readouterr().out == "", "nothing that a program prints is shown"
+
+
+def test_there_are_forty_and_more():
+    assert len(HOSTILE) > 40
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        solution("import re", "return str(re.match('(a+)+$', 'a' * 30 + 'b'))"),
+        solution("return [i for i in range(1000)]"),
+        solution("x = []", "for _ in range(10**5): x = [x]", "return x"),
+        solution("x = []", "x.append(x)", "return x"),
+        solution("return lambda: 1"),
+        "async " + solution("return 1"),
+        "class A: pass\n" + solution("return A()"),
+    ],
+)
+def test_odd_values_come_back_without_harm(harmless):
+    [outcome] = SANDBOX.run([harmless])
+    assert outcome.error is None
+
+
+def test_a_regular_expression_that_blows_up_ends():
+    [outcome] = SANDBOX.run([solution("import re", r"return re.match(r'^(\w+\s?)*\1$', 'aaaa ' * 30 + '!')")])
+    assert "backtracking" in outcome.error
+
+
+def test_every_limit_acts():
+    slow = solution("return len([i for i in range(2 * 10**5)])")
+    loop = solution("while True: pass")
+    assert SANDBOX.run([slow])[0].error is None
+    started = time.monotonic()
+    assert "time limit" in Sandbox(seconds=0.05).run([loop])[0].error
+    assert time.monotonic() - started < 5
+    wide = solution("return len('a' * 5 * 10**6)")
+    assert "memory limit" in Sandbox(megabytes=2).run([wide])[0].error
+    assert Sandbox(megabytes=32).run([wide]) == [Outcome(5 * 10**6)]
+    deep = "def f(n): return 0 if n == 0 else 1 + f(n - 1)\n" + solution("return f(100)")
+    assert SANDBOX.run([deep]) == [Outcome(100)]
+    assert "recursion" in Sandbox(depth=50).run([deep])[0].error
+    for bad in ({"seconds": 0}, {"megabytes": 0}, {"depth": 2000}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))}: expected"):
+            Sandbox(**bad)
+
+
+def test_random_numbers_and_dates_do_not_depend_on_the_run():
+    draw = "import random\n" + solution("return random.random()")
+    a, b = SANDBOX.run([draw, draw])
+    assert a == b == SANDBOX.run([draw])[0] and a.error is None
+    assert SANDBOX.run(["import datetime\n" + solution("return str(datetime.datetime.now())")])[0].error
+
+
+def test_without_the_sandbox_nothing_runs(monkeypatch):
+    real = builtins.__import__
+
+    def without_monty(name, *rest):
+        if name == "pydantic_monty":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_monty)
+    for call in (SANDBOX.check, lambda: SANDBOX.run([solution("return 1")])):
+        with pytest.raises(UserError, match="programs: expected the sandbox .*; pip install pydantic-monty"):
+            call()
+
+
+def test_without_the_interpreter_nothing_runs(monkeypatch):
+    monkeypatch.setenv("MONTY_BIN", "/nowhere/monty")
+    with pytest.raises(UserError, match=r"; pip install pydantic-monty \(.*/nowhere/monty"):
+        SANDBOX.run([solution("return 1")])

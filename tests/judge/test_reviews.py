@@ -1,0 +1,90 @@
+"""The worked reviews that ship: complete, right, shown as each verifier asks, and replaceable."""
+
+from functools import cache
+
+import pytest
+
+from soft_reasoning.answers import equal, extract
+from soft_reasoning.configuration.build import build_context
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.judge.judgement import verdict_numbers
+from soft_reasoning.types import Problem, UserError
+
+PROBLEM = Problem("p", "How many is 2 and 3?")
+
+
+ENGINE = FakeEngine()
+
+
+@cache
+def prompts(name="math", *overrides):
+    return build_context(compose_config([f"prompt={name}", *overrides]), ENGINE).prompts
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("multi_generate", "Earlier answers:\n0. Thought: a. Answer: 1\n1. Thought: b\n\nAnalysis:"),
+        ("multi_judge", "Earlier answers:\n0. Thought: a. Answer: 1\n1. Thought: b\n\nCorrect:"),
+        ("single_generate", "Earlier answers:\na. Answer: 1\n\nAnalysis:"),
+        ("single_judge", "Answer:\na. Answer: 1\n\nCorrect:"),
+    ],
+)
+def test_the_papers_templates_show_one_worked_example_and_number_from_zero(kind, shown):
+    solutions = ["a. Answer: 1", "b"][: 1 + kind.startswith("multi")]
+    text = ENGINE.tokenizer.decode(prompts("paper").review(kind, PROBLEM, solutions).ids)
+    assert text.endswith(f"Question:\n{PROBLEM.question}\n\n{shown}") and text.count("Question:") == 2
+    for entry in prompts("paper").wording.reviews[kind].exemplars:
+        if kind == "multi_judge":
+            answers = [extract(solution, "number") for solution in entry["solutions"]]
+            right = {i for i, answer in enumerate(answers) if equal(answer, str(entry["answer"]), "number")}
+            assert set(verdict_numbers(entry["correct"])) == right
+        worked = prompts("paper").wording.reviews[kind].worked.format(**entry)
+        assert "generate" not in kind or equal(extract(worked, "number"), str(entry["answer"]), "number")
+
+
+def test_a_prompt_ends_as_its_worked_reviews_begin():
+    made = prompts()
+    text = ENGINE.tokenizer.decode(made.review("multi_judge", PROBLEM, ["x\ny. Answer: 5", "Answer: 6"]).ids)
+    assert text.endswith("How many is 2 and 3?\nSolutions:\n1. x y. Answer: 5\n2. Answer: 6\nCorrect:")
+    assert text.count("\nCorrect:") == 6 and "\nCorrect: 1, 3, 5\n\nQuestion:" in text
+    text = ENGINE.tokenizer.decode(made.review("single_generate", PROBLEM, ["Answer: 5"]).ids)
+    assert "\nSolution:\nAnswer: 5\nAnalysis:\nChecking the solution," in text
+
+
+def test_shots_and_answers_alone():
+    made = prompts()
+
+    def text(**options):
+        return ENGINE.tokenizer.decode(made.review("multi_generate", PROBLEM, ["Answer: 5"], **options).ids)
+
+    assert [text(shots=n).count("Analysis:") for n in (0, 2, None)] == [1, 3, 6]
+    brief = text(shots=1, brief=True)
+    assert "\n1. Answer: 27\n2. Answer: 18\n3. Answer: 27\n" in brief and "lemons are bad" in brief
+    with pytest.raises(UserError, match="verifier.shots: expected at most 5"):
+        text(shots=6)
+
+
+def test_as_many_worked_reviews_as_there_is_room_for():
+    made = prompts()
+
+    def length(shots=None, room=None):
+        return len(made.review("multi_generate", PROBLEM, ["Answer: 5"], shots=shots, room=room).ids)
+
+    whole, two = length(), length(shots=2)
+    assert length(room=whole) == whole and length(room=whole - 1) == length(shots=4)
+    assert length(room=two) == two and length(room=1) == length(shots=0)
+    assert length(shots=2, room=1) == two, "a number that was asked for stays"
+
+
+def test_a_user_s_own_reviews_take_their_place(tmp_path):
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews" / "mine.yaml").write_text(
+        "multi: []\nsingle: []\n"
+        "single_judge: [{question: 'One?', solutions: ['Answer: 1'], correct: 1, analysis: a, answer: 1}]\n"
+    )
+    made = prompts("math", f"hydra.searchpath=[file://{tmp_path}]", "reviews@prompt.exemplars=mine")
+    assert not made.wording.reviews["multi_generate"].exemplars
+    text = ENGINE.tokenizer.decode(made.review("single_judge", PROBLEM, ["Answer: 5"]).ids)
+    assert "Question:\nOne?\nSolution:\nAnswer: 1\nCorrect: 1\n\n" in text

@@ -1,0 +1,197 @@
+"""dataset=custom from the command line's options: the columns, the answer type and the choice of rows."""
+
+import json
+
+import pytest
+
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.data.custom import Columns
+from soft_reasoning.lab.data.dataset import Dataset
+from soft_reasoning.lab.data.exemplars import Exemplar
+from soft_reasoning.types import UserError
+
+ROWS = [
+    {
+        "key": f"k{n}",
+        "q": f"Row {n}?",
+        "truth": bool(n % 2),
+        "size": f"{n + 1},000",
+        "options": ["x", "y"],
+        "pick": n % 2,
+        "formula": f"x^{n}",
+        "name": f"Row {n}",
+    }
+    for n in range(8)
+]
+
+
+@pytest.fixture
+def load(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+
+    def problems(*overrides):
+        columns = ["dataset.row.question=q", "dataset.row.id=key"]
+        config = compose_config(["dataset=custom", f"dataset.path={file}", *columns, *overrides])
+        return build_dataset(config).problems()
+
+    return problems
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "more", "gold"),
+    [
+        ("number", "size", [], "4000"),
+        ("boolean", "truth", ["prompt=boolean"], "True"),
+        ("choice", "pick", ["dataset.row.choices=options", "prompt=choice"], "B"),
+        ("latex", "formula", ["prompt=latex"], "x^3"),
+        ("text", "name", ["prompt=text"], "Row 3"),
+        ("text", "null", ["prompt=text"], None),
+    ],
+)
+def test_every_answer_type(load, kind, column, more, gold):
+    problem = load(f"dataset.answer_type={kind}", f"dataset.row.answer={column}", *more)[3]
+    assert (problem.id, problem.answer_type, problem.gold) == ("custom-k3", kind, gold)
+    assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
+
+
+GOOD = {"question": "Which?", "answer": "x", "id": "1", "choices": ["x", "y"], "other": "z"}
+NAN = {
+    "an answer": ("text", "answer", "NaN", "answer"),
+    "an answer in LaTeX": ("latex", "answer", "NaN", "answer"),
+    "an answer that is any text": ("open", "answer", "NaN", "answer"),
+    "a number": ("number", "answer", "NaN", "answer"),
+    "a truth value": ("boolean", "answer", "NaN", "answer"),
+    "a choice": ("choice", "answer", "NaN", "answer"),
+    "infinity": ("text", "answer", "Infinity", "answer"),
+    "minus infinity": ("text", "answer", "-Infinity", "answer"),
+    "a number too large": ("text", "answer", "1e999", "answer"),
+    "a question": ("text", "question", "NaN", "question"),
+    "an id": ("text", "id", "NaN", "id"),
+    "one of the choices": ("choice", "choices", '["x", NaN]', "choices"),
+    "a choice that is null": ("choice", "choices", '["x", null]', "choices"),
+    "a label": ("choice", "choices", '{"text": ["x", "y"], "label": ["A", NaN]}', "choices"),
+    "labels that are null": ("choice", "choices", '{"text": ["x", "y"], "label": [null, "B"]}', "choices"),
+    "null": ("text", "answer", "null", "answer"),
+}
+
+
+@pytest.mark.parametrize("name", NAN)
+@pytest.mark.parametrize("end", [".jsonl", ".json"])
+def test_what_is_missing_is_no_answer(tmp_path, name, end):
+    kind, column, value, named = NAN[name]
+    fields = {key: json.dumps(text) for key, text in GOOD.items()} | {column: value}
+    row = "{" + ", ".join(f'"{key}": {text}' for key, text in fields.items()) + "}"
+    file = tmp_path / f"rows{end}"
+    file.write_text(row if end == ".jsonl" else f"[{row}]", encoding="utf-8")
+    choices = ["dataset.row.choices=choices"] if kind == "choice" else []
+    prompt = {"number": "math", "open": "any"}.get(kind, kind)
+    config = compose_config(
+        [
+            "dataset=custom",
+            f"dataset.path={file}",
+            f"dataset.answer_type={kind}",
+            f"prompt={prompt}",
+            "dataset.row.id=id",
+            *choices,
+        ]
+    )
+    with pytest.raises(UserError) as caught:
+        build_dataset(config).problems()
+    line = str(caught.value)
+    assert str(file) in line and f"field '{named}'" in line and "\n" not in line
+
+
+def test_a_missing_value_that_is_not_read_is_kept(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"question": "1?", "answer": 2, "note": NaN}', encoding="utf-8")
+    config = compose_config(["dataset=custom", f"dataset.path={tmp_path}/rows.jsonl"])
+    assert [problem.gold for problem in build_dataset(config).problems()] == ["2"]
+
+
+def choices(tmp_path, *rows, **options):
+    """The gold letters of rows (choices, answer)."""
+    file = tmp_path / "choices.jsonl"
+    file.write_text(
+        "".join(json.dumps({"q": f"Q{i}?", "c": c, "a": a}) + "\n" for i, (c, a) in enumerate(rows))
+    )
+    row = Columns("q", "a", choices="c", answer_type="choice", **options)
+    return [
+        problem.gold
+        for problem in Dataset(name="x", row=row, answer_type="choice", path=str(file)).problems()
+    ]
+
+
+WORDS, NUMBERS = ["red", "blue", "green", "none"], ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "way", "golds"),
+    [
+        ([(NUMBERS, "2")], "texts", ["B"]),
+        ([(NUMBERS, 2), (["7", "8", "9"], 0)], "from_0", ["C", "A"]),
+        ([(WORDS, 1), (WORDS, 4)], "from_1", ["A", "D"]),
+        ([(WORDS, 1), (WORDS, 2)], "from_0", ["B", "C"]),
+        ([(["B", "A"], "A"), (WORDS, "C")], "letters", ["A", "C"]),
+        ([(["B", "A"], "A"), (["D", "C"], "D")], "texts", ["B", "A"]),
+        (
+            [({"text": WORDS, "label": NUMBERS}, "2"), ({"text": ["x", "y"], "label": ["A", "B"]}, "B")],
+            "labels",
+            ["B", "B"],
+        ),
+    ],
+)
+def test_a_file_names_its_choices_in_one_way(tmp_path, caplog, rows, way, golds):
+    with caplog.at_level("INFO"):
+        assert choices(tmp_path, *rows) == golds
+    assert f"dataset.row.answer_as={way}" in caplog.text
+
+
+def test_rows_that_disagree_are_refused(tmp_path):
+    with pytest.raises(
+        UserError, match=r"line 2: expected the answer .* before \(from_0 or from_1\), got 'red'"
+    ):
+        choices(tmp_path, (WORDS, 1), (WORDS, "red"))
+    with pytest.raises(UserError, match=r"line 1: expected one of the choices in field 'a', got 'pink'"):
+        choices(tmp_path, (WORDS, "pink"))
+
+
+def test_a_way_may_be_named(tmp_path):
+    assert choices(tmp_path, (NUMBERS, "2"), answer_as="from_0") == ["C"]
+    assert choices(tmp_path, (NUMBERS, "2"), answer_as="from_1") == ["B"]
+    with pytest.raises(UserError, match="by letters, got '2'"):
+        choices(tmp_path, (NUMBERS, "2"), answer_as="letters")
+    with pytest.raises(UserError, match="answer_as: expected one of labels, letters"):
+        choices(tmp_path, (NUMBERS, "2"), answer_as="numbers")
+
+
+def test_training_rows_are_read_like_the_problems(tmp_path):
+    rows = [
+        {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}
+        for n in (1, 2, 3)
+    ]
+    for name, some in (("test", rows[1:2]), ("train", rows)):
+        text = "".join(json.dumps(row) + "\n" for row in some)
+        (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    options = [
+        "dataset=custom",
+        "dataset.answer_type=choice",
+        "prompt=choice",
+        "dataset.row.choices=choices",
+        f"dataset.path={tmp_path}/test.jsonl",
+        f"dataset.train.path={tmp_path}/train.jsonl",
+    ]
+    listed = "\n(A) 1\n(B) 2\n(C) 3"
+    assert sorted(build_dataset(compose_config(options)).training(), key=lambda e: e.answer) == [
+        Exemplar(f"Which is 1?{listed}", "1 is 1.", "A"),
+        Exemplar(f"Which is 3?{listed}", "3 is 3.", "C"),
+    ]
+    with pytest.raises(UserError, match="train.row.answer: expected the name of a column"):
+        build_dataset(compose_config([*options, "dataset.row.answer=null"])).training()
+
+
+def test_a_column_of_another_name_is_told_how_to_be_named(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("Frage,Antwort\n1 + 2?,3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="got Frage, Antwort; name yours, such as dataset.row.question=Frage"):
+        build_dataset(compose_config([f"dataset={file}"])).problems()

@@ -1,0 +1,148 @@
+import json
+
+import pytest
+from hydra.utils import instantiate
+
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.lab.data import Dataset
+from soft_reasoning.prompts import Exemplar
+from soft_reasoning.lab.data.custom import Columns
+from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.types import Problem, UserError
+
+ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
+ADAPTER = "soft_reasoning.lab.data.benchmarks.gsm8k"
+NO_PATHS = [[1, 2], [], ["a.csv"], [["a.csv"]], {"a": 1}, {}, 3, 0, -1.5, True, False, float("nan"), b"a.csv"]
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    return str(file)
+
+
+def ids(dataset):
+    return [problem.id for problem in dataset.problems()]
+
+
+def test_problems_in_their_order(jsonl):
+    problems = Dataset(name="gsm8k", row=ADAPTER, path=jsonl).problems()
+    assert problems[3] == Problem("gsm8k-3", "How much is 3 + 3?", "6")
+    assert problems[3].doc == ROWS[3] and len(problems) == 20
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"), [(None, 20), (1, 1), (7, 7), (7.0, 7), (99, 20), (0.25, 5), (0.01, 1)]
+)
+def test_limits(jsonl, limit, count):
+    assert len(ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, limit=limit))) == count
+
+
+def test_a_seeded_sample(jsonl):
+    def sample(seed, **options):
+        return ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, sample="random", seed=seed, **options))
+
+    assert sample(1) == sample(1) != sample(2)
+    assert sorted(sample(1)) == sorted(f"gsm8k-{n}" for n in range(20))
+    assert sample(1, limit=5) == sample(1)[:5] and sample(1, offset=5, limit=5) == sample(1)[5:10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limit": 0}, "limit: expected a count of at least 1 or a fraction below 1, got 0"),
+        ({"limit": 1.5}, "limit: expected"),
+        ({"offset": -1}, "offset: expected a whole number"),
+        ({"shots": 1.5}, "shots: expected a whole number"),
+        ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
+        ({"answer_type": "integer"}, "answer_type: expected one of number"),
+        ({"row": "soft_reasoning.lab.data.nothing.problem"}, "row: expected the dotted name"),
+        *(({"path": value}, "^path: expected the path of a file, got ") for value in NO_PATHS),
+        *(
+            ({"train": {"path": value}}, "^train.path: expected the path of a file, got ")
+            for value in NO_PATHS
+        ),
+    ],
+)
+def test_bad_settings_are_refused_before_any_reading(options, message):
+    with pytest.raises(UserError, match=message):
+        Dataset(**{"name": "gsm8k", "row": ADAPTER, "path": "nowhere.jsonl", **options})
+
+
+def test_too_far_an_offset_and_too_many_shots(jsonl):
+    with pytest.raises(UserError, match="expected rows beyond offset=20, got 20 in all"):
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems()
+    with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 0"):
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars()
+    with pytest.raises(UserError, match="has no training rows"):
+        Dataset(name="x", row=ADAPTER, path=jsonl).training()
+
+
+def test_training_rows_are_never_problems(jsonl, tmp_path):
+    extra = {"question": "How much is 50 + 50?", "answer": "50 + 50 is <<50+50=100>>100.\n#### 100"}
+    copies = [{**row, "answer": f"Twice that.\n{row['answer']}"} for row in ROWS]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in [*copies, extra]), encoding="utf-8")
+    train = {"row": "soft_reasoning.lab.data.benchmarks.gsm8k_exemplar", "path": str(file)}
+    dataset = Dataset(name="gsm8k", row=ADAPTER, path=jsonl, train=train)
+    assert dataset.training() == [Exemplar("How much is 50 + 50?", "50 + 50 is 100.", "100")]
+
+
+def test_bad_rows_are_named(tmp_path):
+    for line, message in [
+        ({"answer": "#### 1"}, "expected a field 'question', got answer"),
+        ({"question": "  ", "answer": "#### 1"}, "expected text in field 'question'"),
+        ({"question": "q", "answer": "1"}, "expected '#### <number>'"),
+        ({"question": "q", "answer": "#### many"}, "expected a number in field 'answer', got 'many'"),
+    ]:
+        file = tmp_path / "rows.jsonl"
+        file.write_text(json.dumps(ROWS[0]) + "\n\n" + json.dumps(line) + "\n", encoding="utf-8")
+        with pytest.raises(UserError, match=f"rows.jsonl line 3: {message}") as caught:
+            Dataset(name="gsm8k", row=ADAPTER, path=str(file)).problems()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "problem"),
+    [
+        (
+            "svamp",
+            {"ID": "chal-1", "Body": "A", "Question": "Q?", "Equation": "", "Answer": "51.0"},
+            Problem("chal-1", "A. Q?", "51"),
+        ),
+        ("gsm_hard", {"input": "Q?", "target": -2.5}, Problem("gsm_hard-0", "Q?", "-2.5")),
+        (
+            "strategyqa",
+            {"qid": "x", "term": "T", "description": "d", "question": "Q?", "answer": True},
+            Problem("strategyqa-x", "T: d. Q?", "True", "boolean"),
+        ),
+        ("aime_2024", {"id": 60, "problem": "Q?", "answer": "033"}, Problem("aime_2024-60", "Q?", "33")),
+        ("aime_2025", {"id": "0", "problem": "Q?", "answer": "70"}, Problem("aime_2025-0", "Q?", "70")),
+    ],
+)
+def test_each_benchmarks_rows(tmp_path, name, row, problem):
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    options = [f"dataset={name}", f"dataset.path={tmp_path / 'rows.jsonl'}"]
+    assert instantiate(compose_config(options).dataset).problems() == [problem]
+
+
+def test_custom_choices():
+    listed = Columns("q", "a", choices="c", answer_type="choice")
+    row = {"q": "Which?", "a": 1, "c": ["red", "blue"]}
+    assert listed(row, 4) == Problem("custom-4", "Which?\n(A) red\n(B) blue", "B", "choice")
+    labelled = {"q": "Which?", "a": "2", "c": {"text": ["red", "blue"], "label": ["1", "2"]}}
+    assert listed(labelled, 0).gold == "B"
+    assert listed({**row, "a": "red"}, 0).gold == "A" and listed({**row, "a": "B"}, 0).gold == "B"
+    for bad, message in [({**row, "a": "green"}, "one of the"), ({**row, "c": "red"}, "2 to 26 choices")]:
+        with pytest.raises(UserError, match=message):
+            listed(bad, 0)
+
+
+def test_training_rows_of_the_bundled_problems_are_held_out():
+    dataset = demo_dataset(name="demo")
+    rows = dataset.training()
+    assert len(rows) == 500 and dataset.training(300) == rows[:300]
+    asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems()}
+    assert not asked & {row.question for row in rows}
+    assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"

@@ -1,0 +1,100 @@
+"""Plots have something on them, leave matplotlib as they found it, and have the colours of the page."""
+
+import re
+from base64 import b64decode
+from xml.etree import ElementTree
+
+import pytest
+
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.run_groups import read_groups
+from soft_reasoning.lab.reports.sweeps import draw_sweep
+from soft_reasoning.lab.reports.viewer.files import _address
+from tests.lab.reports.sweeps import finished
+
+matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.figure")  # an attribute of matplotlib once it is imported
+
+ROUNDS = [
+    {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},
+    {"round": 2, "accuracy": None, "stderr": None, "best_reward": 1.4},
+]
+COT = {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None}
+OURS = {"label": "costs $5 or $10_{", "tokens": 400.0, "accuracy": 0.7, "interval": 0.05}
+CURVE = {"curve": [(200.0, 0.5), (400.0, 0.7)]}
+
+
+def sweep(name, *values, accuracy):
+    """A plot of two seeds of each value of an option."""
+
+    def draw(path):
+        runs = [
+            finished(path.parent / f"{i}-{seed}", accuracy, coverage=accuracy, seed=seed, group={name: value})
+            for i, value in enumerate(values)
+            for seed in (0, 1)
+        ]
+        draw_sweep(read_groups(runs), path)
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path: plots.after_each_round(ROUNDS, path),
+        lambda path: plots.accuracy_against_tokens([COT, OURS | CURVE], path),
+        lambda path: plots.accuracy_against_tokens([COT | {"tokens": 0.0}], path),
+        sweep("numbers", 50, 5, 10, accuracy=0.0),
+        sweep("names", "ei", "costs $5 or $10", accuracy=1.0),
+        sweep("draws", 5, accuracy=1.0),
+    ],
+)
+def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
+    before = dict(matplotlib.rcParams)
+    draw(tmp_path / "plot.png")
+    pixels = matplotlib.image.imread(tmp_path / "plot.png")
+    assert pixels.shape[0] > 200 and pixels.shape[1] > 600
+    assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
+    assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "plot.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_plot_for_a_page_has_its_colours_by_name_and_its_letters_as_text(tmp_path):
+    plots.accuracy_against_tokens([COT, OURS | CURVE], tmp_path / "plot.svg")
+    plots.after_each_round(ROUNDS, tmp_path / "rounds.svg")
+    for name, parts in {
+        "plot": ["costs $5 or $10_{", "var(--panel)"],
+        "rounds": ["Best reward so far", "var(--accent)"],
+    }.items():
+        plot = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        kind, _, packed = _address(plot).partition(";base64,")
+        shown = b64decode(packed).decode()
+        ElementTree.fromstring(shown)
+        assert kind == "data:image/svg+xml"
+        for part in (*parts, "var(--text)", "var(--muted)", "var(--line)", "prefers-color-scheme: dark"):
+            assert part in shown, part
+        body = shown.partition("</style>")[2]
+        assert not re.findall(r"(?:fill|stroke): (#0{6}|#f{6})", body)  # black or white in any light
+
+
+def test_the_same_plot_is_the_same_file(tmp_path):
+    files = [tmp_path / "one.svg", tmp_path / "other.svg"]
+    for file in files:
+        plots.after_each_round(ROUNDS, file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [((-5, 3), (0, 10)), ((98, 101), (90, 100)), ((40, 60), (40, 60)), ((50, 50.1), (45.05, 55.05))],
+)
+def test_percentages_lie_within_0_and_100(limits, expected):
+    axes = matplotlib.figure.Figure().subplots()
+    axes.set_ylim(*limits)
+    plots.percent_axis(axes, "y")
+    assert axes.get_ylim() == pytest.approx(expected)
+
+
+def test_a_distribution_in_words():
+    values = [50 + i / 10 for i in range(50)]
+    assert plots.distribution_note(values) == "52.5 ± 1.5 %, range 50.0 to 54.9"

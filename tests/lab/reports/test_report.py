@@ -1,0 +1,217 @@
+"""Reports, comparisons and grading again, from folders that a store wrote."""
+
+import json
+import re
+
+import pytest
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.compare import compare
+from soft_reasoning.lab.reports.report import summary, write_report, write_tables
+from soft_reasoning.lab.reports.statistics import holm, paired_permutation
+from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from tests.lab.reports.viewed import data_of
+from tests.lab.runs.world import stored
+
+GRADER = Grader()
+
+
+def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more):
+    """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
+    config = {
+        "seed": seed,
+        "method": {"name": method, **more},
+        "dataset": {"name": "made_up"},
+        "budget": budget,
+    }
+    overrides = [f"method.{key}={value}" for key, value in more.items() if budget == "own"]
+    results = []
+    for i in range(first, first + total):
+        text = "3" if i in right else "4"
+        rounds = [0] * more["samples"] if "samples" in more else [0, 1]
+        candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
+        result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
+        results.append((Problem(f"p{i}", "q", gold), result))
+    independent = method in ("self_consistency", "fire")
+    costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
+    stored(folder, config, results, overrides=overrides, **costs, independent=independent)
+    assert write_report(folder) == []
+    return folder
+
+
+def test_the_report_shows_a_table_and_its_plots(tmp_path):
+    finished(tmp_path, "soft_reasoning", range(12))
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# soft_reasoning on made_up")
+    assert re.search(r"\| accuracy % +\| +60.0 ± 11.2 \|", text) and text.count("|:--") == 1
+    name = "after_each_round.svg"
+    assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
+    assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("embedding", "same", "warned"),
+    [({"sigma": 0.5}, 10, True), ({"sigma": 0.5}, 9, False), ({"dim": 25}, 20, False)],
+)
+def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path, embedding, same, warned):
+    """In half of the questions or more; an embedding without sigma has nothing to raise."""
+    results = []
+    for i in range(20):
+        texts = ["3"] * 5 if i < same else ["3", "4", "5", "6", "7"]
+        candidates = tuple(Candidate(text, text, 0, reward=0.5) for text in texts)
+        results.append((Problem(f"p{i}", "q", "3"), Result("3", candidates)))
+    stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
+    notes = write_report(tmp_path)
+    assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
+    shown = (tmp_path / "report.md").read_text(encoding="utf-8"), data_of(tmp_path)[0]["tables"][0]["note"]
+    assert [text.count("greedy decoding") for text in shown] == [warned, warned]
+
+
+@pytest.mark.parametrize(
+    ("cut", "answered", "line"),
+    [
+        (0, False, None),
+        (3, False, None),  # fewer than a tenth
+        (4, False, "4 of 40 candidates were cut at 26 tokens; raise max_new_tokens"),
+        (40, False, "40 of 40 candidates were cut at 26 tokens; raise max_new_tokens"),
+        (40, True, None),  # they were cut behind their answers
+    ],
+)
+def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answered, line):
+    results = []
+    for i in range(20):
+        candidates = tuple(
+            Candidate("So 1 +", "2" if answered else None, 0, generated_tokens=7 + i, finish_reason="length")
+            if 2 * i + j < cut
+            else Candidate("2", "2", 0, generated_tokens=26, finish_reason="eos")
+            for j in range(2)
+        )
+        results.append((Problem(f"p{i}", "q", "2"), Result("2", candidates)))
+    stored(tmp_path, {}, results)
+    expected = [] if line is None else [line.replace("26", str(7 + (cut - 1) // 2))]
+    assert write_report(tmp_path) == expected
+    text = (tmp_path / "report.md").read_text()
+    assert [part for part in text.splitlines() if "were cut" in part] == expected
+
+
+def test_the_first_table_begins_with_what_happened(tmp_path):
+    folder = finished(tmp_path / "run", "soft_reasoning", range(15))
+    first, blank, *table = summary(folder).splitlines()
+    assert first.startswith("15 of 20 questions were answered right") and not blank
+    heads = [line.strip() for line in table if line.strip() in ("Answers", "Search", "Cost")]
+    assert heads == ["Answers", "Search", "Cost"]
+
+
+def test_tables_are_written_on_demand(tmp_path):
+    finished(tmp_path, "soft_reasoning", range(12))
+    assert not (tmp_path / "tables").exists()
+    names = ("extraction", "headline", "rounds", "time", "tokens", "verifier", "wrong")
+    saved = sorted(path.name for path in write_tables(tmp_path).iterdir())
+    assert saved == [f"{name}.{form}" for name in names for form in ("csv", "tex")]
+    assert "accuracy %,60.0,11.2" in (tmp_path / "tables" / "headline.csv").read_text()
+    assert r"\toprule" in (tmp_path / "tables" / "rounds.tex").read_text()
+
+
+def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "available", lambda: False)
+    stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
+    [note] = write_report(tmp_path)
+    assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("*.svg"))
+
+
+def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
+    folders = [
+        finished(tmp_path / "cot", "cot", range(6), tokens=1),
+        finished(tmp_path / "sc", "self_consistency", range(4, 15), tokens=5),
+        finished(tmp_path / "sr", "soft_reasoning", range(16), tokens=20),
+    ]
+    quality, cost = compare(folders, tmp_path)
+    cot, sc, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert (cot["accuracy"], sc["accuracy"], sr["accuracy"]) == (0.3, 0.55, 0.8)
+    assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
+    assert cot["low"] < cot["difference"] < cot["high"] < 0
+    ones, zeros = [1] * 10, [0] * 10
+    raw = [paired_permutation(zeros, ones), paired_permutation([0] * 5, [1] * 5)]
+    assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
+    assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
+    assert [row["flops"] for row in (cot, sc, sr)] == [500, 900, 2400]  # 4 + tokens positions
+    assert [row[6] for row in cost.rows] == ["5e+02", "9e+02", "2.4e+03"]
+    for table in (quality, cost):
+        assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
+    assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
+    assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,10.5,")
+    for name in ("comparison", "comparison_cost"):
+        assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
+    assert r"\textbf{80.0$_{\pm9.2}$}" in (tmp_path / "comparison.tex").read_text()
+    assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
+    assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
+    folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
+    table, _ = compare(folders)
+    assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
+    assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
+    assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
+
+
+@pytest.mark.slow
+def test_seeds_with_problems_of_their_own_are_paired_within_each(tmp_path):
+    folders = []
+    for seed, first in enumerate([0, 6, 15]):  # some problems are in two seeds, none is in all
+        common = {"seed": seed, "first": first, "total": 10}
+        folders.append(finished(tmp_path / f"a{seed}", "cot", range(first + 3), **common))
+        folders.append(finished(tmp_path / f"b{seed}", "soft_reasoning", range(first + 5), **common))
+    compare(folders, tmp_path)
+    cot, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert cot["difference"] == pytest.approx(cot["accuracy"] - sr["accuracy"]) == pytest.approx(-0.2)
+    assert cot["n"] == 25 and "n" not in sr and cot["low"] < -0.2 < cot["high"] < 0
+    assert cot["p"] == pytest.approx(2 / 2**6, abs=0.005)  # six problems differ, all in one direction
+
+
+def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path):
+    folders = [
+        finished(tmp_path / f"{name}{seed}", name, range(9), total=12, seed=seed, budget="equal", **more)
+        for seed, samples in enumerate([7, 6])
+        for name, more in [("soft_reasoning", {}), ("cot", {}), ("fire", {"samples": samples})]
+    ]
+    quality, _ = compare(folders, tmp_path)
+    assert [row[0] for row in quality.rows] == ["soft_reasoning", "cot", "fire"]
+    assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
+    text = (tmp_path / "comparison.md").read_text()
+    assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in text
+
+
+def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):
+    folders = [
+        finished(tmp_path / "a", "self_consistency", range(8), samples=5),
+        finished(tmp_path / "b", "self_consistency", range(9), samples=20),
+    ]
+    labels = ["self_consistency method.samples=5", "self_consistency method.samples=20"]
+    assert [row[0] for row in compare(folders)[0].rows] == labels
+    for name, place in ((labels[1], 1), ("self_consistency", 0), ("method.samples=20", 1)):
+        assert compare(folders, reference=name)[0].rows[place][5] == "reference"
+    with pytest.raises(UserError, match="reference: expected one of self_consistency .* got rap"):
+        compare(folders, reference="rap")
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    with pytest.raises(UserError, match="got none"):
+        compare([])
+    with pytest.raises(UserError, match="manifest"):
+        compare([tmp_path / "nowhere"])
+    begun = tmp_path / "begun"
+    with Store(begun, {}):
+        pass
+    with pytest.raises(UserError, match="finished run"):
+        compare([begun])
+    with pytest.raises(UserError, match="no problem with a reference answer"):
+        compare([finished(tmp_path / "own", "cot", (), gold=None)])
+    apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
+    with pytest.raises(UserError, match="offset=20 and cot method.offset=0: expected problems that both"):
+        compare(apart)

@@ -1,0 +1,203 @@
+"""A sweep's groups and tables: rows in order, draws averaged."""
+
+import pytest
+
+from soft_reasoning.lab.reports.run_groups import by_problems, named_reference, read_groups
+from soft_reasoning.lab.reports.sweeps import GAIN, build_notes, cost_tables, rounds_table, sweep_table
+from soft_reasoning.types import UserError
+from tests.lab.reports.sweeps import finished
+
+
+def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
+    runs = [
+        finished(
+            tmp_path / f"{dim}-{seed}",
+            0.4 + dim / 100 + seed / 10,
+            seed=seed,
+            embedding={"dim": dim},
+            method="soft_reasoning",
+        )
+        for dim in (100, 5, 10)
+        for seed in (0, 1)
+    ]
+    table = sweep_table(read_groups(runs))
+    assert table.columns == ["method", "accuracy %", "coverage %"]
+    assert [row[0] for row in table.rows] == [f"embedding.dim={dim}" for dim in (5, 10, 100)]
+    assert table.rows[0][1:] == ["50.0 ± 7.1", "90.0 ± 0.0"] and table.bold == [(2, 1)]
+
+
+def test_methods_stand_in_the_order_of_the_command(tmp_path):
+    methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
+    labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
+    runs = [finished(tmp_path / str(i), 0.5, label=label, methods=methods) for i, label in enumerate(labels)]
+    assert [c.label for c in read_groups(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
+
+
+def grid(tmp_path, **more):
+    methods = ["cot", "soft_reasoning"]
+    runs = [
+        finished(
+            tmp_path / f"{m}{d}{s}{seed}",
+            0.5 + 0.1 * (m == "soft_reasoning") + seed / 100,
+            method=m,
+            label=m,
+            methods=methods,
+            dataset=d,
+            shots=s,
+            seed=seed,
+            model="llama3_8b",
+            **more,
+        )
+        for m in methods
+        for d in ("svamp", "gsm8k", "own")
+        for s in (0, 8)
+        for seed in (0, 1)
+        if (m, d, s) != ("cot", "own", 8)
+    ]
+    return read_groups(runs)
+
+
+def test_the_papers_layout(tmp_path):
+    groups = grid(tmp_path)
+    assert len(by_problems(groups)) == 6
+    table = sweep_table(groups)
+    assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
+    assert [row[:3] for row in table.rows[:6]] == [
+        ["accuracy %", "0", "cot"],
+        ["accuracy %", "0", "soft_reasoning"],
+        ["accuracy %", "0", GAIN],
+        ["accuracy %", "8", "cot"],
+        ["accuracy %", "8", "soft_reasoning"],
+        ["accuracy %", "8", GAIN],
+    ]
+    assert table.rows[2][3:] == ["+10.0"] * 3 and table.rows[5][3:] == ["+10.0", "-", "+10.0"]
+    assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
+    assert table.rows[3][4] == "-" and table.rules == [3, 6, 8]
+    assert (1, 3) in table.bold and (0, 3) not in table.bold
+
+
+def test_the_gain_is_averaged_over_models(tmp_path):
+    """Over those that have one: the last rows, a line apart from the last model's."""
+    ours = {"llama3_8b": 0.6, "qwen2_7b": 0.9, "demo": 0.5}
+    runs = [
+        finished(tmp_path / f"{model}-{method}", value, method=method, label=method, model=model)
+        for model, accuracy in ours.items()
+        for method, value in (("cot", 0.5), ("soft_reasoning", accuracy))
+        if (model, method) != ("demo", "cot")
+    ]
+    table = sweep_table(read_groups(runs))
+    assert [row[-2] for row in table.rows if row[1] == GAIN] == ["+10.0", "+40.0", "+25.0"]
+    assert table.rows[-1][0] == "mean of 2 models" and len(table.rows) - 1 in table.rules
+    assert [row[0] for row in sweep_table(read_groups(runs[:2])).rows] == ["cot", "soft_reasoning", GAIN]
+
+
+def test_rounds_to_termination_over_seeds(tmp_path):
+    ended = [{"1": 0.1, "2": 0.6, "3": 0.3}, {"2": 0.8, "5": 0.2}]
+    runs = [
+        finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=shares, seed=i)
+        for i, shares in enumerate(ended)
+    ]
+    table = rounds_table(read_groups(runs))
+    assert [row[1] for row in table.rows] == [
+        "no proposal",
+        "1 round of proposals",
+        "2 rounds of proposals",
+        "3 rounds of proposals",
+        "4 rounds of proposals",
+    ]
+    assert [row[2] for row in table.rows] == [
+        "5.0 ± 7.1",
+        "70.0 ± 14.1",
+        "15.0 ± 21.2",
+        "0.0 ± 0.0",
+        "10.0 ± 14.1",
+    ]
+    assert rounds_table(grid(tmp_path / "none")) is None
+
+
+def test_verifiers_show_their_own_accuracy(tmp_path):
+    runs = [
+        finished(
+            tmp_path / d / name,
+            0.5,
+            dataset=d,
+            method="soft_reasoning",
+            verifier=(name, share),
+            label=f"soft_reasoning verifier={name}",
+        )
+        for d in ("gsm8k", "svamp")
+        for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
+    ]
+    table = sweep_table(read_groups(runs))
+    assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
+
+
+def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
+    used = {
+        "cot": None,
+        "verified_sampling": ("single_judge", 0.7),
+        "soft_reasoning": ("multi_generate", 0.9),
+    }
+    runs = [finished(tmp_path / name, 0.5, method=name, verifier=verifier) for name, verifier in used.items()]
+    assert not [name for name in sweep_table(read_groups(runs)).columns if "verifier" in name]
+
+
+def test_costs_relative_to_a_method(tmp_path):
+    runs = [
+        finished(
+            tmp_path / f"{m}{d}",
+            0.5,
+            method=m,
+            label=m,
+            dataset=d,
+            generated=g,
+            model="llama3_8b",
+            peaks={"kv": g * 2**20, "activations": None},
+        )
+        for d, factor in (("gsm8k", 1), ("svamp", 3))
+        for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
+    ]
+    swept = [finished(tmp_path / f"{k}", 0.5, method="cot", label=f"cot k={k}", generated=9) for k in (1, 2)]
+    plain, relative = cost_tables(read_groups(runs), "rap").values()
+    assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
+    column = relative.columns.index("generated tokens %")
+    assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
+    assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]
+    assert "keys and values, peak %" in relative.columns and "activations, peak %" not in relative.columns
+    first = named_reference(read_groups(swept), "cot").label
+    assert cost_tables(read_groups(swept), first)["cost_relative"].title == "Cost relative to cot k=1"
+    with pytest.raises(UserError, match="reference: expected one of rap, soft_reasoning, got cot"):
+        named_reference(read_groups(runs), "cot")
+
+
+def test_a_reference_is_named_by_some_of_its_options(tmp_path):
+    """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
+    runs = [finished(tmp_path / f"{d}-{k}", 0.5, method="ours", d=d, k=k) for d in (5, 50) for k in (3, 5)]
+    groups = read_groups(runs)
+    for label, expected in {
+        "d=50 k=5": "d=50 k=5",
+        "k=5 d=50": "d=50 k=5",
+        "d=50": "d=50 k=3",  # the first of its rows
+    }.items():
+        assert named_reference(groups, label).label == expected
+
+
+def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
+    runs = [
+        finished(tmp_path / str(sigma), 0.5, method="soft_reasoning", embedding={"sigma": sigma}, alike=share)
+        for sigma, share in ((1, 0.9), (2, 0.5), (3, 1.0), (4, 0.6), (5, 0.5), (8, 0.4))
+    ]
+    [_, note] = build_notes(read_groups(runs))
+    assert note.endswith("embedding.sigma=1; embedding.sigma=2; embedding.sigma=3; 2 other settings.")
+    [_, note] = build_notes(read_groups([runs[1], runs[5]]))
+    assert note.endswith("under embedding.sigma=2.")
+
+
+def test_notes_say_what_wrote_the_answers(tmp_path):
+    for engine, note in (
+        ("FakeEngine", "fake engine"),
+        ("VLLMEngine", "No memory"),
+        ("HuggingFaceEngine", ""),
+    ):
+        groups = grid(tmp_path / engine, engine=engine)
+        assert [note in text for text in build_notes(groups)[1:]] == ([True] if note else [])

@@ -1,0 +1,58 @@
+"""A stored record under both extractions: what is read again, and from which texts the final answer comes."""
+
+import pytest
+
+from soft_reasoning.answers import Grader, extract
+from soft_reasoning.lab.runs.grading import grade
+from soft_reasoning.lab.runs.records import read_answers, to_record
+from soft_reasoning.types import Candidate, Problem, Result
+from tests.lab.runs.world import summarise
+
+FLEXIBLE, STRICT = Grader(), Grader(extraction="strict")
+
+
+def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
+    """The record of a run under ``read``; ``verifier`` holds what a round's verifier answered and wrote."""
+    candidates = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
+    trace = ({"round": 0, "verifier": verifier},) if verifier else ({"round": 0},)
+    return to_record(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
+
+
+@pytest.mark.parametrize(
+    ("record", "strict", "candidates"),
+    [
+        (stored(["so 3", "Answer: 3", "Answer: 4"], "3"), "3", [None, "3", "4"]),
+        (stored(["so 3", "so 3", "Answer: 4"], "3"), None, [None, None, "4"]),  # nobody takes the place of 3
+        (stored(["It is 3. Answer: 3.0"], "3"), "3", ["3"]),
+        (stored(["no idea"], None), None, [None]),
+        (stored(["Answer: 4"], "3", verifier={"answers": ["3"], "texts": ["Answer: 3"]}), "3", ["4"]),
+        (stored(["Answer: 4"], "3", verifier={"answers": ["3"], "texts": ["so 3"]}), None, ["4"]),
+        (stored(["Answer: 4"], "4", verifier={"answers": [], "texts": ["Correct: 1"]}), "4", ["4"]),
+        (stored(["Answer: 4"], "9"), "9", ["4"]),  # no stored text gave it
+        (stored([], None), None, []),
+    ],
+)
+def test_a_flexible_run_read_strictly(record, strict, candidates):
+    assert record["extraction"] == "flexible"
+    assert read_answers(record, STRICT) == (strict, candidates)
+    assert read_answers(record, FLEXIBLE) == (record["answer"], [c["answer"] for c in record["candidates"]])
+
+
+def test_both_extractions_are_in_the_metrics():
+    records = [
+        stored(["Answer: 3", "so 3"], "3"),
+        stored(["so 3", "so 4"], "3"),
+        stored(["so 4", "Answer: 3"], "4"),
+        stored(["?", "?"], None),
+        stored(["so 3"], "3", gold=None),
+    ]
+    flexible, strict = (summarise([grade(r, g) for r in records]) for g in (FLEXIBLE, STRICT))
+    assert flexible["extraction"] == strict["extraction"]
+    both = flexible["extraction"]
+    assert (both["flexible"]["exact_match"], both["strict"]["exact_match"]) == (2 / 4, 1 / 4)
+    assert (both["flexible"]["coverage"], both["strict"]["coverage"]) == (3 / 4, 2 / 4)
+    assert (both["flexible"]["unparsed"], both["strict"]["unparsed"]) == (1 / 5, 4 / 5)
+    assert both["flexible"]["candidate_unparsed"] == pytest.approx(2 / 9)
+    assert both["strict"]["candidate_unparsed"] == pytest.approx(7 / 9)
+    for metrics, mode in ((flexible, "flexible"), (strict, "strict")):
+        assert all(metrics[name] == value for name, value in both[mode].items())

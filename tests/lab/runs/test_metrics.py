@@ -1,0 +1,217 @@
+"""Metrics of records written by hand, against numbers worked out by hand."""
+
+import itertools
+import math
+
+import pytest
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.lab.runs.grading import grade
+from soft_reasoning.lab.runs.metrics import equal_samples
+from soft_reasoning.lab.runs.records import stored_problem, to_record
+from soft_reasoning.types import Candidate, Problem, Result, Usage
+from tests.lab.runs.world import summarise
+
+GRADER = Grader()
+
+
+def row(gold, answer, rounds, *, verified=None, difficulty=None, usage=None, name="p"):
+    """The graded record of a problem whose candidates gave the answers ``rounds`` (one list a round)."""
+    candidates = [
+        Candidate(f"Answer: {a}", a, r, verified=v, reward=None if v is None else v + 0.5)
+        for r, answers in enumerate(rounds)
+        for a, v in zip(answers, (verified or [[None] * len(x) for x in rounds])[r], strict=True)
+    ]
+    doc = {} if difficulty is None else {"difficulty": difficulty}
+    problem = Problem(name, "How many?", gold, doc=doc)
+    return grade(to_record(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
+
+
+def test_accuracy_coverage_and_their_errors():
+    rows = [
+        row("3", "3", [["3", "4"], ["5", "3"]]),
+        row("3", "4", [["4", "4"], ["3", "4"]]),
+        row("3", None, [["4", None]]),
+        row("3", "3.0", [["4", "4"]]),  # the answer was a verifier's: right, and not covered
+    ]
+    m = summarise(rows)
+    assert m["exact_match"] == 0.5 and m["exact_match_stderr"] == pytest.approx(math.sqrt(0.25 / 3))
+    assert m["coverage"] == 0.5 and m["unparsed"] == 0.25
+    assert m["candidate_accuracy"] == pytest.approx(3 / 12)
+    assert m["candidate_unparsed"] == pytest.approx(1 / 12)
+    assert m["rounds"] == {"mean": 1.5, "share_ended_after": {"1": 0.5, "2": 0.5}}
+    first, second = m["by_round"]
+    assert (first["problems"], first["accuracy"], first["coverage"]) == (4, 1 / 8, 0.25)
+    assert (second["problems"], second["accuracy"], second["coverage"]) == (2, 0.5, 0.5)
+
+
+def test_the_extractions_compare_as_the_grader_does():
+    grader = Grader(same=lambda a, b: a.strip(".") == b.strip("."))
+    problem = Problem("p", "Where?", "Rome", answer_type="open")
+    record = to_record(problem, Result("Rome.", (Candidate("Rome.", "Rome.", 0),)), grader)
+    m = summarise([grade(record, grader)])
+    assert m["extraction"]["flexible"]["exact_match"] == m["exact_match"] == 1.0
+
+
+def test_pass_at_5_is_reported_for_more_samples_and_only_the_first_round_counts():
+    answers = ["3", *["4"] * 5]
+    rows = [row("3", "3", [answers]), row("3", "3", [answers, ["3"] * 6])]
+    m = summarise(rows, independent=True)
+    assert [name for name in m if name.startswith("pass@") and name[-1].isdigit()] == [
+        "pass@1",
+        "pass@2",
+        "pass@4",
+        "pass@5",
+        "pass@6",
+    ]
+    subsets = list(itertools.combinations(answers, 5))
+    assert m["pass@5"] == pytest.approx(sum("3" in s for s in subsets) / len(subsets)) == pytest.approx(5 / 6)
+    assert m["coverage"] == m["pass@6"] == 1.0
+
+
+def test_problems_without_gold_are_left_out_of_shares_alone():
+    rows = [row(None, "3", [["3", None]]), row("3", "3", [["3"]])]
+    m = summarise(rows)
+    assert m["problems"] == 2 and m["exact_match"] == 1.0 and m["exact_match_stderr"] is None
+    assert m["candidates"] == 1.5 and m["candidate_unparsed"] == pytest.approx(1 / 3)
+    alone = summarise(rows[:1])
+    assert alone["exact_match"] is None and alone["coverage"] is None
+    assert alone["by_round"][0]["accuracy"] is None
+
+
+def test_difficulties_from_easy_to_hard():
+    levels = ["hard", "easy", "medium", "expert", "easy"]
+    m = summarise([row("3", "3" if i else "4", [["3"]], difficulty=d) for i, d in enumerate(levels)])
+    assert list(m["by_difficulty"]) == ["easy", "medium", "hard", "expert"]
+    assert m["by_difficulty"]["hard"]["exact_match"] == 0 and m["by_difficulty"]["easy"]["problems"] == 2
+    m = summarise([row("3", "3", [["3"]], difficulty=d) for d in (10, 2, 1)])
+    assert list(m["by_difficulty"]) == ["1", "2", "10"]
+
+
+def test_the_verifier_against_gold():
+    m = summarise([row("3", "3", [["3", "3", "4", "4", "4"]], verified=[[1.0, 0.0, 0.0, 0.0, 1.0]])])
+    assert m["verifier"] == pytest.approx(
+        {
+            "accuracy": 3 / 5,
+            "base_rate": 2 / 5,
+            "sensitivity": 1 / 2,
+            "specificity": 2 / 3,
+            "balanced_accuracy": 7 / 12,
+            "approved_where_none_is_right": None,
+        }
+    )
+    assert m["by_round"][0]["reward"] == pytest.approx(0.9) and m["by_round"][0]["best_reward"] == 1.5
+    assert summarise([row("3", "3", [["3"]])])["verifier"] is None
+
+
+def test_why_final_answers_are_wrong():
+    m = summarise(
+        [
+            row("3", "4", [["4", "5"], ["5", "5"]], verified=[[1.0, 0.0], [0.0, 0.0]]),  # uncovered
+            row("3", "4", [["4", "3"]], verified=[[1.0, 0.0]]),  # rejected
+            row("3", "4", [["4", "3"], ["3", "4"]], verified=[[1.0, 0.0], [1.0, 0.0]]),  # outvoted
+            row("3", "4", [["4", "3"]]),  # outvoted: nobody judged it
+            row("3", "3", [["3", "4"]], verified=[[0.0, 1.0]]),  # right
+        ]
+    )
+    assert m["wrong"] == {"uncovered": 0.2, "rejected": 0.2, "outvoted": 0.4}
+    assert m["verifier"]["approved_where_none_is_right"] == 0.5
+
+
+def test_the_verifier_is_judged_before_its_confidence():
+    problem = Problem("p", "How many?", "3")
+    candidates = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
+    record = to_record(problem, Result("3", candidates), GRADER)
+    assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
+
+
+def test_cost_is_counted_from_usage_time_and_memory():
+    usage = {"candidate": Usage(10, 4, 6, 2, 50), "verifier": Usage(20, 0, 3, 1, 200, 0, 2)}
+    m = summarise(
+        [row("3", "3", [["3"]], usage=usage)],
+        seconds={"engine": 3.0, "total": 4.5},
+        peaks={"kv": 7},
+        rate={"position": 100, "key": 2},
+    )
+    assert m["flops"] == {"candidate": 1300, "verifier": 2700, "total": 4000}
+    counts = {"prompt": 30, "cached": 4, "generated": 9, "sequences": 3, "replayed": 2}
+    assert m["tokens"]["total"] == counts
+    assert m["seconds"] == {"engine": 3.0, "total": 4.5, "idle": 1.5}
+    assert m["peak_bytes"] == {"kv": 7, "activations": None}
+
+
+def test_order_changes_no_digit():
+    rows = [row("3", "3", [["3", "4"]], verified=[[i / 7, 0.1]], name=str(i)) for i in range(7)]
+    assert summarise(rows) == summarise(rows[::-1])
+
+
+def test_a_record_gives_its_problem_and_numbers_back():
+    problem = Problem("p", "How many?", "3", doc={"a": 1})
+    result = Result("3", (Candidate("t", "3", 0, 0.5, 1.0, 1.5, (0.1, -0.2), 7, "eos"),), ({"round": 0},))
+    record = to_record(problem, result, GRADER)
+    assert stored_problem(record) == problem
+    assert (record["exact_match"], record["resps"], record["filtered_resps"]) == (1.0, [["t"]], ["3"])
+    assert record["candidates"] == [
+        {
+            "answer": "3",
+            "round": 0,
+            "coherence": 0.5,
+            "verified": 1.0,
+            "reward": 1.5,
+            "u": (0.1, -0.2),
+            "generated_tokens": 7,
+            "finish_reason": "eos",
+            "agreement": None,
+            "opening": "",
+            "computed": False,
+        }
+    ]
+
+
+def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_decided():
+    candidates = tuple(
+        Candidate("", "3", r, u=u)
+        for r, u in ((0, (3.0, 4.0)), (0, (0.0, 1.0)), (1, (2.0, 0.0)), (2, (6.0, 8.0)))
+    )
+    trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
+    problem = Problem("p", "How many?", "3")
+    graded = grade(to_record(problem, Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([graded, row("3", "3", [["3"]], name="q")])
+    assert [row["length"] for row in m["by_round"]] == [3.0, 2.0, 10.0]
+    assert m["decided"] == pytest.approx(0.7)
+    assert summarise([row("3", "3", [["3"]])])["decided"] is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [("aaaab", 1.0), ("aaabb", 0.0), ("aaaaaaaabc", 1.0), ("a", None), ("", None)],
+)
+def test_questions_whose_candidates_are_nearly_one_text(texts, expected):
+    assert summarise([row("3", "3", [list(texts)])])["one_text"] == expected
+
+
+def test_different_texts_and_answers_and_what_the_surrogate_predicted():
+    rounds = [["4", "5"], ["3", "4", "6"], ["3", "7"]]
+    expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
+    candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
+    trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
+    graded = grade(to_record(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([graded])
+    assert (m["texts"], m["answers"]) == (5, 5)
+    assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7
+    assert m["auc"]["new"] == pytest.approx(0.5)  # 4 and the second 3 were seen before
+    assert summarise([row("3", "3", [["3", "4"]])])["auc"] == {"all": None, "new": None}
+
+
+@pytest.mark.parametrize(
+    ("generated", "samples"),
+    [
+        (250, 13),  # 650 / 50
+        (260, 12),  # 12.5, and an even number is the nearer one
+        (9000, 1),
+    ],
+)
+def test_an_equal_budget_allows_the_references_tokens_over_those_of_a_sample(generated, samples):
+    reference = {"problems": 20, "tokens": {"total": {"generated": 20 * 650}}}
+    tried = {"problems": 10, "tokens": {"total": {"generated": 10 * generated}}}
+    assert equal_samples(tried, 5, reference) == samples

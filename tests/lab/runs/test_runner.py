@@ -1,0 +1,212 @@
+"""A run from start to end: killed, resumed, shuffled, changed, interrupted."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from omegaconf import OmegaConf
+
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.lab.reports.report import summary as terminal
+from soft_reasoning.lab.reports.report import write_report
+from soft_reasoning.lab.runs.files import MANIFEST, read_json, read_records
+from soft_reasoning.lab.runs.local import Local, LocalLauncher
+from soft_reasoning.lab.runs.runner import run
+from soft_reasoning.schedule.job import Clock, ProblemError
+from soft_reasoning.types import Problem, Result, UserError
+from tests.lab.runs.world import OPTIONS, parts, problems, without_replays
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return parts()
+
+
+@pytest.fixture(scope="module")
+def whole(world, tmp_path_factory):
+    """The folder of an undisturbed run of 12 problems."""
+    method, context, config = world
+    folder = tmp_path_factory.mktemp("whole")
+    run(
+        problems(12),
+        Local(method, context),
+        folder,
+        config,
+        progress=False,
+        report=write_report,
+    )
+    return folder
+
+
+def kept(folder):
+    """The records, which must be byte-identical but for the replayed tokens, as text, by problem."""
+    return {r["doc_id"]: json.dumps(without_replays(r)) for r in read_records(folder)}
+
+
+def test_a_run_leaves_its_whole_folder(whole, capsys):
+    names = {path.name for path in whole.iterdir()}
+    assert {"manifest.json", "samples.jsonl", "results.json", "report.md", "report.html"} <= names
+    metrics = json.loads((whole / "results.json").read_text())
+    records = list(read_records(whole))
+    assert metrics["problems"] == len(records) == 12
+    assert metrics["exact_match"] == pytest.approx(sum(r["exact_match"] for r in records) / 12)
+    for name in (
+        line.split("(")[1].rstrip(")")
+        for line in (whole / "report.md").read_text().splitlines()
+        if line.startswith("![")
+    ):
+        assert (whole / name).read_bytes().startswith(b"<?xml")
+
+
+def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
+    config = compose_config(["method=cot", "max_new_tokens=5"])
+    launcher, plain = LocalLauncher(), OmegaConf.to_container(config, resolve=True)
+    run(problems(1), launcher.start(config, problems(1)), tmp_path, plain)
+    launcher.close()
+    first = capsys.readouterr().err.splitlines()[0]
+    assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
+
+
+@pytest.mark.slow
+def test_where_few_rows_fit_first_results_come_before_last_problems_begin():
+    config = compose_config(["method=verified_sampling", "engine.max_batch_rows=6", "max_new_tokens=40"])
+    launcher, seen = LocalLauncher(), []
+    local = launcher.start(config, problems(8))
+    for problem, _ in local.solve(problems(8), Clock(), watch=seen.append):
+        assert problem.id in ("p0", "p1") and seen[-1][-2:] == [0, 0]
+        break
+    launcher.close()
+
+
+@pytest.mark.parametrize("cache", ["run", "none", "elsewhere"])
+def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path, monkeypatch, capsys, cache):
+    """Such a filesystem has no locks for SQLite either, which then fails."""
+    method, context, config = world
+    monkeypatch.setattr(
+        "soft_reasoning.lab.runs.store.fcntl.flock", Mock(side_effect=OSError(38, "No locks"))
+    )
+    cache = str(tmp_path / cache) if cache == "elsewhere" else cache
+    finished = run(problems(2), Local(method, context), tmp_path / "run", config | {"cache": cache})
+    assert finished.metrics["problems"] == 2 and not list((tmp_path / "run").glob("*.sqlite"))
+    assert "cannot be locked (No locks)" in capsys.readouterr().err
+    assert (tmp_path / "elsewhere").exists() == ("elsewhere" in cache)
+
+
+@pytest.mark.parametrize("max_live", [1, 64])
+def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
+    method, context, config = world
+    run(problems(12)[::-1], Local(method, context, max_live), tmp_path, config, progress=False)
+    assert kept(tmp_path) == kept(whole)
+
+
+def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
+    command = [sys.executable, "-m", "tests.lab.runs.world", str(tmp_path), "12", "4", "7"]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    before = (tmp_path / "samples.jsonl").read_bytes()
+    assert 0 < before.count(b"\n") < 12
+
+    method, context, config = world
+    run(problems(12), Local(method, context), tmp_path, config, progress=False)
+    assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
+    assert kept(tmp_path) == kept(whole)
+    assert "problems are done; continuing" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):
+    method, context, config = world
+    monkeypatch.setattr(type(context.engine), "add", None)
+    before = (whole / "samples.jsonl").read_bytes()
+    metrics = json.loads((whole / "results.json").read_text())
+    summary = run(problems(12), Local(method, context), whole, config, progress=False)
+    assert (whole / "samples.jsonl").read_bytes() == before
+    assert summary.metrics == metrics
+
+
+def test_more_problems_continue_and_fewer_are_refused(tmp_path):
+    def go(limit):
+        method, context, config = parts(f"limit={limit}")
+        return run(problems(limit), Local(method, context), tmp_path, config, progress=False)
+
+    go(2)
+    assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
+    with pytest.raises(UserError, match=r"problem p3, which this run does not have; raise limit.*fresh="):
+        go(3)
+    assert read_json(tmp_path / MANIFEST)["config"]["limit"] == 4
+    assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"question": "Another question?"}, "question"),
+        ({"answer_type": "text", "gold": "another"}, "answer type and reference answer"),
+    ],
+)
+def test_changed_data_and_changed_config_are_refused(world, whole, change, what):
+    method, context, config = world
+    first, *others = problems(12)
+    with pytest.raises(UserError, match=rf"problem p0 with another {what}; restore the data.*fresh=true"):
+        run([replace(first, **change), *others], Local(method, context), whole, config, progress=False)
+    with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
+        run(problems(12), Local(method, context), whole, config | {"seed": 1}, progress=False)
+    assert len(kept(whole)) == 12
+
+
+class FailsAt:
+    """Answers every question but one, at which ``error`` is raised."""
+
+    name = "fails"
+
+    def __init__(self, name, error):
+        self.at, self.error = name, error
+
+    def solve(self, problem, context):
+        if problem.id == self.at:
+            raise self.error
+        return Result("3", ())
+        yield
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"), [(KeyboardInterrupt(), KeyboardInterrupt), (ValueError("x"), ProblemError)]
+)
+def test_what_is_finished_survives(world, tmp_path, capsys, error, seen):
+    _, context, config = world
+    with pytest.raises(seen):
+        run(problems(5), Local(FailsAt("p3", error), context, 1), tmp_path, config, progress=False)
+    assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
+    assert "stopped: 3 of 5 problems are stored" in capsys.readouterr().err
+    run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
+    assert len(kept(tmp_path)) == 5
+
+
+def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
+    method, context, config = world
+    questions = [Problem("mine", "How many pens?", None)]
+    summary = run(questions, Local(method, context), tmp_path, config, progress=False)
+    [record] = read_records(tmp_path)
+    assert record["exact_match"] is None and record["answer"] is not None
+    assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
+    assert capsys.readouterr().out == ""
+    write_report(tmp_path)
+    shown = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert shown == ["id,question,answer", f"mine,How many pens?,{record['answer']}"]
+    assert f"mine: {record['answer']}" in terminal(tmp_path)
+
+
+def test_a_kept_engine_counts_each_runs_memory_by_itself(monkeypatch):
+    monkeypatch.setattr(FakeEngine, "peak_bytes", {"kv": 7}, raising=False)
+    monkeypatch.setattr(FakeEngine, "begin_run", lambda self: self.peak_bytes.update(kv=0))
+    launcher, config = LocalLauncher(), compose_config(OPTIONS)
+    assert launcher.start(config, ()).peaks() == {"kv": 7}
+    assert launcher.start(config, ()).peaks() == {"kv": 0}

@@ -1,0 +1,210 @@
+"""The run folder: torn lines, locks, changed configurations, exact numbers."""
+
+import errno
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.lab.runs.files import MANIFEST, read_json, read_records
+from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.types import UserError
+
+CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
+
+
+def fill(folder, *names, config=CONFIG, **options):
+    with Store(folder, config, **options) as store:
+        for name in names:
+            store.append({"doc_id": name, "answer": "18"})
+        return store
+
+
+def ids(folder):
+    return [record["doc_id"] for record in read_records(folder)]
+
+
+def composed(*overrides):
+    return OmegaConf.to_container(compose_config(overrides), resolve=True)
+
+
+def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
+    values = [0.1 + 0.2, 1 / 3, 5e-324, -0.0, 1e308, math.pi]
+    text = "“½ – 答え \u2028 \ud800"
+    with Store(tmp_path, CONFIG) as store:
+        store.append({"doc_id": "a", "values": values, "text": text})
+        [record] = read_records(tmp_path)  # on the disk at once
+    assert list(map(float.hex, record["values"])) == list(map(float.hex, values))
+    assert record["text"] == text
+
+
+@pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b"\0\0\0\0"])
+def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "samples.jsonl"
+    good = path.read_bytes()
+    path.write_bytes(good + tail)
+    assert ids(tmp_path) == ["a", "b"]
+    store = fill(tmp_path)
+    assert path.read_bytes() == good and [record["doc_id"] for record in store.records] == ["a", "b"]
+    [note] = store.notes
+    assert "last line" in note and "\n" not in note
+
+
+def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "samples.jsonl"
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(1, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        fill(tmp_path)
+        assert path.read_bytes() == whole[: max((end for end in ends if end <= cut), default=0)]
+
+
+def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_path):
+    fill(tmp_path, "a")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    changed = {"seed": 1, "search": {"rounds": 4}, "progress": True, "extra": "x"}
+    with pytest.raises(UserError) as refused:
+        Store(tmp_path, changed)
+    message = str(refused.value)
+    for part in ("seed: 0 -> 1", "search.candidates: 5 -> absent", 'extra: absent -> "x"', "fresh=true"):
+        assert part in message
+    assert "rounds" not in message and "\n" not in message
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("engine", "resources"),
+    [
+        ("hf", ["engine.max_batch_tokens=4000", "model.device_map=auto"]),
+        (
+            "vllm",
+            [
+                "engine.gpu_memory_utilization=0.5",
+                "engine.tensor_parallel_size=2",
+                "engine.pipeline_parallel_size=2",
+                "+engine.max_num_seqs=8",
+            ],
+        ),
+    ],
+)
+def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
+    engine = f"engine={engine}"
+    fill(tmp_path, "a", config=composed(engine))
+    fill(tmp_path, "b", config=composed(engine, *resources))
+    assert ids(tmp_path) == ["a", "b"]
+    with pytest.raises(UserError, match="model.dtype"):
+        fill(tmp_path, config=composed(engine, "model.dtype=float16"))
+
+
+def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
+    fill(tmp_path, "a")
+    (tmp_path / "results.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    fill(tmp_path, "b", config=CONFIG | {"seed": 1}, fresh=True)
+    assert ids(tmp_path) == ["b"]
+    assert not (tmp_path / "results.json").exists() and (tmp_path / "notes.txt").read_text() == "mine"
+
+
+HOLD = """
+import sys, time
+from soft_reasoning.lab.runs.store import Store
+store = Store(sys.argv[1], {"seed": 0})
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        for fresh in (False, True):
+            with pytest.raises(UserError, match="in use by another run"):
+                Store(tmp_path, {"seed": 0}, fresh=fresh)
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    fill(tmp_path, "a", config={"seed": 0})
+
+
+def test_a_full_disk_is_one_line_and_lets_the_folder_go(tmp_path):
+    with pytest.raises(UserError, match="No space left") as refused, Store(tmp_path, CONFIG) as store:
+        (tmp_path / "costs.json.part").symlink_to("/dev/full")
+        store.add_costs({"engine": 1.5}, {})
+    assert "\n" not in str(refused.value)
+    with pytest.raises(OSError):
+        os.fstat(store._samples)
+
+
+def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
+    fill(tmp_path, "a", about={"device": "cpu", "model": {"path": "demo"}})
+    manifest = read_json(tmp_path / MANIFEST)
+    assert manifest["config"] == CONFIG
+    assert manifest["versions"]["torch"] and manifest["device"] == "cpu"
+    store = fill(tmp_path, about={"device": "cuda:0", "model": {"path": "demo"}})
+    assert 'device: "cpu" -> "cuda:0"' in store.notes[0]
+    assert read_json(tmp_path / MANIFEST) == manifest
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"), [("old", "new", True), ("old", "old", False), (None, "new", False)]
+)
+def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, refused):
+    about = {mark: {"model": {"path": "/m", "weights": mark}} for mark in (before, after)}
+    fill(tmp_path, "a", about=about[before])
+    if not refused:
+        fill(tmp_path, about=about[after])
+        return
+    with pytest.raises(UserError, match=r"weights of /m: \"old\" -> \"new\"\); restore these.*fresh=true"):
+        Store(tmp_path, CONFIG, about=about[after])
+    fill(tmp_path, about=about[after], fresh=True)
+
+
+def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
+    for kv in (7, 5):
+        with Store(tmp_path, CONFIG) as store:
+            store.append({"doc_id": str(kv)})
+            store.add_costs({"engine": 1.5, "total": 2.0}, {"kv": kv})
+    costs = {"seconds": {"engine": 3.0, "total": 4.0}, "peak_bytes": {"kv": 7}}
+    assert store.costs == read_json(tmp_path / "costs.json") == costs
+    (tmp_path / "costs.json").unlink()
+    with pytest.raises(UserError, match=r"costs.json, which cannot be read; start over with fresh=true"):
+        Store(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize(
+    "name", ["ENOSYS", "ENOTSUP", "ENOLCK", "EINVAL", "EIO", "EPERM", "EBADF", "EROFS", "ENOTTY", "ESTALE"]
+)
+def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
+    code = getattr(errno, name)
+
+    def unsupported(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("soft_reasoning.lab.runs.store.fcntl.flock", unsupported)
+    with Store(tmp_path, {"seed": 0}) as store:
+        store.append({"doc_id": "0"})
+        [note] = store.notes
+    assert "cannot be locked" in note and os.strerror(code) in note and not store.locked
+    assert [record["doc_id"] for record in read_records(tmp_path)] == ["0"]
+
+
+@pytest.mark.parametrize("ids", ["aa", "aba", "abab", "aab", "abb", "aaaa", "abcabc", "cba", "abca", "bbaab"])
+def test_the_first_record_of_a_problem_counts(tmp_path, ids):
+    with Store(tmp_path, {"seed": 0}) as store:
+        for number, name in enumerate(ids):
+            store.append({"doc_id": name, "answer": str(number)})
+    expected = {name: str(ids.index(name)) for name in ids}
+    assert {r["doc_id"]: r["answer"] for r in read_records(tmp_path)} == expected
+    with Store(tmp_path, {"seed": 0}) as store:
+        assert len(store.records) == len(expected)
+        twice = len(ids) - len(expected)
+        assert any(f"{twice} of its lines repeat" in note for note in store.notes) == (twice > 0)

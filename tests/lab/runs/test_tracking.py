@@ -1,0 +1,139 @@
+"""Runs followed by TensorBoard, Weights & Biases and MLflow: their own libraries, no network."""
+
+import json
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from soft_reasoning.engine.fake import FakeEngine
+
+FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]
+
+
+@pytest.fixture
+def run(command, tmp_path, monkeypatch):
+    """Runs the command in an empty folder, which it returns with the exit code and output."""
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for name in ("WANDB_MODE", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*arguments):
+        done = command("run", *arguments)
+        return SimpleNamespace(code=done.returncode, err=done.stderr, folder=tmp_path / "one")
+
+    return call
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def interrupted(monkeypatch, calls):
+    """Ctrl-C when requests come for the ``calls``-th time."""
+    add, left = FakeEngine.add, [calls]
+
+    def adding(self, requests):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return add(self, requests)
+
+    monkeypatch.setattr(FakeEngine, "add", adding)
+
+
+def test_tensorboard_and_a_resumed_run_that_goes_on(run):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert run(*FAKE, "limit=3", "logging=tensorboard").code == 0
+    done = run(*FAKE, "limit=7", "logging=tensorboard")
+    events, measured = EventAccumulator(str(done.folder / "tensorboard")), results(done.folder)
+    events.Reload()
+    accuracy = events.Scalars("accuracy")
+    assert [point.step for point in accuracy] == [1, 2, 3, 4, 5, 6, 7]
+    assert accuracy[-1].value == pytest.approx(measured["exact_match"])
+    assert events.Scalars("coverage")[-1].value == pytest.approx(measured["coverage"])
+    tokens = measured["tokens"]["total"]["generated"]
+    assert events.Scalars("generated_tokens")[-1].value == tokens
+    assert events.Scalars("generated_tokens_per_problem")[-1].value == tokens / 7
+    assert [point.step for point in events.Scalars("final/exact_match")] == [3, 7]
+    text = events.Tensors("config/text_summary")[-1].tensor_proto.string_val[0]
+    assert b"max_new_tokens: 20" in text
+
+
+@pytest.mark.slow
+def test_wandb_gets_figures_and_the_report(run):
+    pytest.importorskip("wandb")
+    options = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]
+    done = run(*FAKE, *options, "limit=5")
+    assert done.code == 0
+    [path] = done.folder.glob("wandb/offline-run-*/*.wandb")
+    until = time.monotonic() + 30  # wandb writes in a process of its own
+    while b"final/exact_match" not in (written := path.read_bytes()) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert b"final/exact_match" in written and b"report.html" in written and b"mine" in written
+
+
+@pytest.mark.slow
+def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path}/runs.db"
+    words = [*FAKE, "logging=mlflow", f"logging.uri='{uri}'", "logging.experiment=mine", "limit=5"]
+    with monkeypatch.context() as broken:
+        interrupted(broken, 1)
+        assert run(*words).code == 130
+    done = run(*words)
+    client = mlflow.MlflowClient(uri)
+    experiment = client.get_experiment_by_name("mine").experiment_id
+    first, again = client.search_runs([experiment], order_by=["start_time ASC"])
+    assert "ended" not in done.err
+    assert (first.info.status, again.info.status) == ("KILLED", "FINISHED")
+    assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
+    assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
+    measured = results(done.folder)
+    assert [m.step for m in client.get_metric_history(again.info.run_id, "accuracy")] == [3, 4, 5]
+    assert again.data.metrics["final/coverage_5"] == pytest.approx(measured["coverage@5"])
+    assert again.data.metrics["final/exact_match"] == pytest.approx(measured["exact_match"])
+    names = {entry.path for entry in client.list_artifacts(again.info.run_id)}
+    assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
+
+
+@pytest.mark.slow
+def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+
+    def gone(*_, **__):
+        raise ConnectionError("the server has gone")
+
+    monkeypatch.setattr("mlflow.log_metrics", gone)
+    done = run(*FAKE, "logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'", "limit=5")
+    assert done.code == 0 and results(done.folder)["problems"] == 5
+    assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
+    assert mlflow.active_run() is None  # else the next method of a comparison could not begin
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_a_missing_library_is_named_before_anything_is_loaded(run, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    done = run(*FAKE, f"logging={name}")
+    assert done.code == 2 and f"pip install 'soft-reasoning[{name}]'" in done.err
+    assert len(done.err.splitlines()) == 1 and not done.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["logging=comet"], "logging: expected one of mlflow, none, tensorboard, wandb, got comet"),
+        (["logging=wandb", "logging.mode=later"], "logging=wandb: expected a run to begin"),
+        (["logging=mlflow", "logging.uri=nosuch://x"], "logging=mlflow: expected a run to begin"),
+    ],
+)
+def test_values_that_cannot_be(run, overrides, message):
+    pytest.importorskip(overrides[0].removeprefix("logging=").replace("comet", "yaml"))
+    done = run(*FAKE, *overrides, "limit=2")
+    assert done.code == 2 and message in done.err
+    assert len(done.err.strip().splitlines()) == 1

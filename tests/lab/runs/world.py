@@ -1,0 +1,82 @@
+"""A small run for tests: the shipped fake engine, Soft Reasoning on it, and a way to kill it."""
+
+import os
+import signal
+import sys
+
+from omegaconf import OmegaConf
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.lab.runs.grading import final_rule, grade
+from soft_reasoning.lab.runs.local import Local
+from soft_reasoning.lab.runs.metrics import measure
+from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.runner import run, write_results
+from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.types import Problem
+
+LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
+# The fake engine never agrees with itself; under this rule its searches end after different rounds.
+RULE = "stopping=improvement"
+OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei", RULE, "model.sigma=2"]
+
+
+def problems(n):
+    return [
+        Problem(f"p{i}", f"Ann has {i} pens and buys {i % 5}. How many?", str(i % 21), doc=LEVELS[i % 3])
+        for i in range(n)
+    ]
+
+
+def parts(*overrides):
+    """(method, context, config) for a run on the fake engine."""
+    config = compose_config([*OPTIONS, *overrides])
+    plain = OmegaConf.to_container(config, resolve=True)
+    return build_method(config), build_context(config, build_engine(config)), plain
+
+
+def without_replays(record):
+    """The record without its counts of replayed tokens."""
+    for used in record["usage"].values():
+        del used["replayed_tokens"]
+    return record
+
+
+def summarise(rows, *, seconds=None, peaks=None, **more):
+    """The metrics of ``rows``."""
+    metrics = measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)
+    return metrics | {"grader": {"name": "flexible"}}
+
+
+def stored(folder, config, results, *, overrides=(), **more):
+    """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
+    rows = []
+    with Store(folder, config, words=overrides) as store:
+        for problem, result in results:
+            record = to_record(problem, result, Grader())
+            store.append(record)
+            rows.append(grade(record, Grader(), final_rule(config)))
+    write_results(folder, summarise(rows, **more), rows)
+    return folder
+
+
+def main(folder, count, max_live, calls):
+    """Run ``count`` problems into ``folder``, killed when requests come for the ``calls``-th time."""
+    add, left = FakeEngine.add, [calls]
+
+    def dying(self, requests):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return add(self, requests)
+
+    FakeEngine.add = dying
+    method, context, config = parts()
+    run(problems(count), Local(method, context, max_live), folder, config)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

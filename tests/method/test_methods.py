@@ -1,0 +1,172 @@
+"""Methods on the fake engine: what every result holds, and what the search does with its rounds."""
+
+import pytest
+
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.types import Problem, UserError
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return build_engine(compose_config(["engine=fake"]))
+
+
+def solve(engine, *overrides, seed=0):
+    config = compose_config([f"seed={seed}", "max_new_tokens=30", *overrides])
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(PROBLEMS, method, context)}
+
+
+def test_rounds_and_candidates_are_as_configured(engine):
+    results = solve(engine, "k=3", "rounds=2", "stopping=none")
+    for result in results.values():
+        assert [c.round for c in result.candidates] == [0] * 3 + [1] * 3 + [2] * 3
+        assert [t["round"] for t in result.trace] == [0, 1, 2]
+        assert result.trace[-1]["ended"] == "rounds" and "ended" not in result.trace[0]
+        assert result.trace[0]["proposal"] is None and len(result.trace[1]["proposal"]["mean"]) == 3
+
+
+def test_the_control_shares_the_first_round_and_nothing_more(engine):
+    rule = "stopping=none"
+    ours, control = solve(engine, rule), solve(engine, rule, "method=random_embedding")
+    for name in ours:
+        candidates, controls = ours[name].candidates, control[name].candidates
+        assert [c.u for c in candidates[:5]] == [c.u for c in controls[:5]]
+        assert not {c.u for c in candidates[5:]} & {c.u for c in controls[5:]}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked"),
+    [
+        ([], False),
+        (["final=vote", "final.verifier_weight=0", "stopping=unanimous"], False),
+        (["final=vote"], True),
+        (["final=verifier"], True),
+        (["stopping=agreement"], True),
+        (["stopping=settled"], True),
+        (["reward.verifier_weight=0.5"], True),
+    ],
+)
+def test_the_verifier_is_asked_only_where_something_reads_its_verdict(engine, overrides, asked):
+    results = solve(engine, "preset=paper", "reward.verifier_weight=0", *overrides)
+    for result in results.values():
+        assert ("verifier" in result.usage) == asked
+        if not asked:
+            assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
+
+
+@pytest.mark.parametrize("method", [["method=soft_reasoning", "rounds=0"], ["method=best_of_n"]])
+def test_candidates_keep_their_score_from_before_confidence(engine, method):
+    weighed = (f"verifier.confidence={name}" for name in ("none", "sequence_prob"))
+    plain, sure = (solve(engine, *method, "verifier=single_judge", override) for override in weighed)
+    for name, result in sure.items():
+        kept = [c.agreement for c in result.candidates]
+        assert kept == [c.verified for c in plain[name].candidates]
+    assert any(c.agreement > c.verified for r in sure.values() for c in r.candidates)
+
+
+@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
+@pytest.mark.parametrize("scope", [1, 2])
+def test_the_trace_names_tokens(engine, embedding, scope):
+    rounds = ["rounds=1", "stopping=none"]
+    result = solve(engine, f"embedding={embedding}", "d=4", f"method.scope={scope}", *rounds)["p0"]
+    for entry in result.trace:
+        assert len(entry["tokens"]) == 5
+        for token in (token for candidate in entry["tokens"] for token in candidate):
+            assert len(token["nearest"]) == 3 and isinstance(token["nearest"][0][0], str)
+            assert ("weights" in token) == embedding.startswith("token_")
+        assert {len(candidate) for candidate in entry["tokens"]} == {scope}
+
+
+def test_weights_in_the_trace_make_up_the_soft_token(engine):
+    """Two tokens: a soft token is w0 e0 + w1 e1, so its nearest token is the one that outweighs the other."""
+    result = solve(engine, "embedding=token_simplex", "d=2", "embedding.tau=20")["p0"]
+    for [token] in result.trace[0]["tokens"]:
+        (heavy, weight), (_, rest) = token["weights"]
+        assert weight + rest == pytest.approx(1, abs=2e-4) and weight >= rest
+        assert weight < 0.9 or token["nearest"][0][0] == heavy
+
+
+def test_without_verifier_only_candidates_vote_and_coherence_rewards(engine):
+    for result in solve(engine, "verifier=none").values():
+        assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
+        assert "verifier" not in result.usage
+
+
+def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
+    for most in (7, 60, 150):
+        for result in solve(engine, "stopping=none", f"max_tokens={most}").values():
+            written = {role: usage.generated_tokens for role, usage in result.usage.items()}
+            assert sum(written.values()) <= most and result.trace[-1]["ended"] == "tokens"
+            assert most < 150 or written["verifier"] > 0
+
+
+@pytest.mark.parametrize("placement", ["first", "middle", "last"])
+@pytest.mark.parametrize("scope", [1, 3])
+def test_placement_and_scope(engine, placement, scope):
+    result = solve(engine, f"placement={placement}", f"method.scope={scope}", "d=4")["p0"]
+    assert len(result.candidates[0].u) == 4 * scope
+
+
+PROGRAMS = ["program", "program_consistency", "mixed_consistency"]
+BUDGETED = (
+    "soft_reasoning random_embedding verified_sampling cot self_consistency best_of_n fire cot_decoding "
+    "verifier_only rap prefix_scorer random_soft_prompts several_temperatures adaptive_consistency "
+    "early_stopping_consistency self_certainty deepconf"
+).split() + PROGRAMS
+LONG = (
+    "rap",
+    "best_of_n",
+    "adaptive_consistency",
+    "random_embedding",
+    "mixed_consistency",
+)
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in BUDGETED]
+)
+def test_every_method_keeps_within_its_budget(engine, method):
+    def written(result):
+        return sum(usage.generated_tokens for usage in result.usage.values())
+
+    options = [f"method={method}", *(["prompt=math"] if method in PROGRAMS else [])]
+    free = solve(engine, *options)
+    nearly = min(map(written, free.values())) - 1
+    for most in (1, 40, nearly):
+        for name, result in solve(engine, *options, f"max_tokens={most}").items():
+            assert written(result) <= min(most, written(free[name]))
+            assert result.candidates or most < nearly and (most == 1 or method == "rap")
+    assert all(written(r) <= 12 for r in solve(engine, *options, "max_seconds=0.0001").values())
+
+
+@pytest.mark.parametrize(
+    ("method", "bad"),
+    [
+        ("soft_reasoning", "k=1"),
+        ("soft_reasoning", "method.scope=1.5"),
+        ("soft_reasoning", "placement=end"),
+        ("soft_reasoning", "reward.verifier_weight=abc"),
+        ("soft_reasoning", "verifier.max_new_tokens=0"),
+        ("best_of_n", "decoding.top_p=2"),
+        ("cot", "method.max_new_tokens=0"),
+        ("fire", "method.first_top_k=-4"),
+        ("cot_decoding", "method.aggregate=mean"),
+        ("prefix_scorer", "method.form=tree"),
+        ("rap", "method.usefulness_weight=1.5"),
+    ],
+)
+def test_bad_values_are_refused_when_built(method, bad):
+    with pytest.raises(UserError) as refused:
+        build_method(compose_config([f"method={method}", bad]))
+    error = refused.value
+    assert bad.split("=")[0] in str(error) and "expected" in str(error) and "\n" not in str(error)
+
+
+def test_parts_that_cannot_work_are_refused():
+    with pytest.raises(UserError, match="use decoding=sampled"):
+        build_method(compose_config(["method=verified_sampling", "decoding=greedy"]))

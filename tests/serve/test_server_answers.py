@@ -1,0 +1,240 @@
+"""The server's answers, read by OpenAI's client, are those of SoftReasoner.solve."""
+
+import json
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from soft_reasoning import Candidate, Solution  # noqa: E402
+from soft_reasoning.engine.fake_tokenizer import FakeTokenizer  # noqa: E402
+from soft_reasoning.serve.requests import TextBody  # noqa: E402
+from soft_reasoning.serve.responses import build_choices  # noqa: E402
+from tests.serve.serving import QUESTION, ask, chat, served  # noqa: E402
+
+Q = QUESTION
+PROMPT = f"Question:\n{Q}\nThought:\n"
+
+
+def check(response, solution, stops=()):
+    """Everything of a response that follows from its solution."""
+    text = solution.text
+    for stop in stops:  # the verifier's text is cut as well
+        text = text.partition(stop)[0]
+    assert response.choices[0].message.content == text
+    roles, usage = solution.usage.values(), response.usage
+    assert usage.prompt_tokens == sum(role.prompt_tokens for role in roles)
+    assert usage.completion_tokens == solution.generated_tokens
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    lengths = {each.text: each.generated_tokens for each in solution.candidates}
+    shown = sum(lengths.get(choice.message.content, 0) for choice in response.choices)
+    assert usage.completion_tokens_details.reasoning_tokens == usage.completion_tokens - shown
+    assert response.soft_reasoning == solution.summary()
+
+
+def test_the_name_of_a_model_chooses_the_method(client, reasoner):
+    check(ask(client), reasoner.solve(Q))
+    greedy = reasoner.solve(Q, method="cot")
+    response = ask(client, "cot-demo")
+    check(response, greedy)
+    assert response.usage.completion_tokens_details.reasoning_tokens == 0
+    assert response.choices[0].message.reasoning is None
+    names = [model.id for model in client.models.list()]
+    assert names[0] == "demo" and {"cot-demo", "soft_reasoning-demo"} < {*names}
+    assert client.models.retrieve("cot-demo").id == "cot-demo"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nobody")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({"extra": {"k": 4, "rounds": 0, "preset": "paper"}}, {"k": 4, "rounds": 0, "preset": "paper"}),
+        ({"extra": {"max_seconds": 0.001}}, {"max_seconds": 0.001}),
+        ({"temperature": 1.5, "seed": 7}, {"temperature": 1.5, "seed": 7}),
+        ({"max_tokens": 2}, {"max_new_tokens": 2}),
+        ({"max_completion_tokens": 40}, {"max_tokens": 40}),
+        ({"stop": ["=", "Answer"]}, {"stop": ["=", "Answer"]}),
+    ],
+)
+def test_fields_that_act(client, reasoner, sent, meant):
+    response, solution = ask(client, **sent), reasoner.solve(Q, **meant)
+    plain = reasoner.solve(Q)
+    assert (solution.candidates, solution.generated_tokens) != (plain.candidates, plain.generated_tokens)
+    check(response, solution, meant.get("stop", ()))
+    if "max_tokens" in sent:
+        assert response.choices[0].finish_reason == "length"
+
+
+def test_harmless_fields_are_taken_and_change_nothing(client):
+    parts = [{"type": "text", "text": Q[:10]}, {"type": "text", "text": Q[10:]}]
+    sent = {
+        "colour": None,
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "top_k": -1,
+        "top_p": 0.5,
+        "logit_bias": {},
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "response_format": {"type": "text"},
+        "n": None,
+        "stop": None,
+        "text": {"format": {"type": "text"}},
+        "stream_options": None,
+        "logprobs": False,
+        "seed": None,
+        "store": True,
+        "user": "ann",
+        "metadata": {"a": "b"},
+        "reasoning_effort": "high",
+        "soft_reasoning": None,
+    }
+    messages = [{"role": "user", "content": parts, "name": "ann"}]
+    response = client.chat.completions.create(
+        model="cot-demo", messages=messages, temperature=0.7, extra_body=sent
+    )
+    assert response.choices == ask(client, "cot-demo").choices
+    prompt = client.completions.create(model="cot-demo", prompt=PROMPT, extra_body=sent)
+    assert prompt.choices == client.completions.create(model="cot-demo", prompt=PROMPT).choices
+    assert client.responses.create(model="cot-demo", input=Q, extra_body=sent).output_text
+
+
+def test_a_chat_with_an_earlier_answer(client, reasoner):
+    first = ask(client, "cot-demo").choices[0].message
+    talk = [{"role": "developer", "content": "Be brief."}, *chat(Q), first, *chat("How many are left?")]
+    meant = [
+        {"role": "system", "content": "Be brief."},
+        *chat(Q),
+        {"role": "assistant", "content": first.content},
+        *chat("How many are left?"),
+    ]
+    response = client.chat.completions.create(model="cot-demo", messages=talk)
+    check(response, reasoner.solve(meant, method="cot"))
+
+
+@pytest.mark.slow
+def test_n_is_the_chosen_solution_and_the_others_by_reward(client, reasoner):
+    solution = reasoner.solve(Q)
+    for n in (2, 16):
+        response = ask(client, n=n)
+        check(response, solution)
+        count = len(solution.candidates) + (response.choices[0].soft_reasoning["source"] == "verifier")
+        assert len(response.choices) == min(n, count)
+        rewards = [choice.soft_reasoning["reward"] for choice in response.choices[1:]]
+        assert rewards == sorted(rewards, reverse=True)
+    assert len(ask(client, "cot-demo", n=3).choices) == 1  # there are no more
+
+
+def test_log_probabilities_are_the_engines(client, reasoner):
+    candidate = reasoner.solve(Q, method="cot").candidates[0]
+    [choice] = ask(client, "cot-demo", logprobs=True).choices
+    entries = choice.logprobs.content
+    assert "".join(entry.token for entry in entries) == choice.message.content == candidate.text
+    assert [entry.logprob for entry in entries] == list(candidate.logprobs[: len(entries)])
+    assert all(bytes(entry.bytes).decode() == entry.token and entry.top_logprobs == [] for entry in entries)
+
+
+def test_log_probabilities_of_bytes_end_before_a_stop():
+    tokenizer, text = FakeTokenizer(), "日本: 12"
+    ids = tuple(tokenizer.encode(f"{text}\nMore", add_special_tokens=False))
+    candidate = Candidate(text, "12", 0, token_ids=ids, logprobs=(-1.0,) * len(ids))
+    prompts = SimpleNamespace(tokenizer=tokenizer, neutral=False, split=lambda text: ("", text))
+    body = TextBody(model="cot-demo", prompt="?", logprobs=1, stop="\n")
+    [choice] = build_choices(Solution("12", (candidate,), ()), body, prompts)
+    assert "".join(token for token, _ in choice.logprobs) == choice.text == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["demo", "cot-demo", "rap-demo"])
+def test_a_stream_holds_the_same_answer(client, model):
+    whole = ask(client, model, n=2, logprobs=True)
+    options = {"n": 2, "logprobs": True, "stream_options": {"include_usage": True}}
+    chunks = list(ask(client, model, stream=True, **options))
+    assert {(chunk.object, chunk.id) for chunk in chunks} == {("chat.completion.chunk", chunks[0].id)}
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+    for choice in whole.choices:
+        parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
+        assert "".join(part.delta.content or "" for part in parts) == choice.message.content
+        reasoning = [getattr(part.delta, "reasoning", None) or "" for part in parts]
+        assert "".join(reasoning) == (choice.message.reasoning or "")
+        assert [part.finish_reason for part in parts if part.finish_reason] == [choice.finish_reason]
+        entries = next((part.logprobs.content for part in parts if part.logprobs), None)
+        assert entries == (choice.logprobs and choice.logprobs.content)
+
+
+def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
+    body = {"model": "demo", "messages": chat(Q), "stream": True}
+    with served(reasoner, keep_alive_seconds=0.05) as running:
+        with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            lines = [line for line in response.iter_lines() if line]
+    assert ": in progress" in lines and lines[-1] == "data: [DONE]"
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
+    reasoning = [delta["reasoning_content"] for delta in deltas if delta.get("reasoning_content")]
+    rounds = reasoner.solve(Q).rounds
+    assert len(reasoning) == len(rounds) == 2
+    best = max(rounds[1], key=lambda candidate: candidate.reward)
+    assert reasoning[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
+
+
+class TestCompletions:
+    def test_a_prompt_reaches_the_model_as_it_is(self, client, reasoner):
+        ids = reasoner.context.engine.tokenizer.encode(PROMPT)
+        alone = reasoner.solve({"question": PROMPT, "prompt": PROMPT}, method="cot").candidates[0]
+        for prompt in (PROMPT, ids, [PROMPT], [ids]):
+            response = client.completions.create(model="cot-demo", prompt=prompt, logprobs=1)
+            [choice] = response.choices
+            assert (response.object, choice.text) == ("text_completion", alone.text)
+            assert choice.logprobs.token_logprobs == list(alone.logprobs[: len(choice.logprobs.tokens)])
+            pairs = zip(choice.logprobs.text_offset, choice.logprobs.tokens, strict=True)
+            assert all(alone.text[place:].startswith(token) for place, token in pairs)
+
+        both = client.completions.create(model="cot-demo", prompt=[ids, ids[1:]])  # of the same text
+        assert both.choices[0].text == alone.text and len(both.choices) == 2
+
+    def test_several_prompts_and_a_stream(self, client):
+        whole = client.completions.create(model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2)
+        assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
+        stream = client.completions.create(
+            model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2, stream=True
+        )
+        assert [c.text for chunk in stream for c in chunk.choices] == [c.text for c in whole.choices]
+        with pytest.raises(openai.BadRequestError, match="prompt: expected at most 16, the limit"):
+            client.completions.create(model="demo", prompt=["Hello"] * 17)
+
+
+class TestResponses:
+    def test_the_answer_is_that_of_the_chat(self, client, reasoner):
+        completion = client.chat.completions.create(
+            model="demo", messages=[{"role": "system", "content": "Be brief."}, *chat(Q)]
+        )
+        message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": Q}]}
+        for question in (Q, [message]):
+            reply = client.responses.create(model="demo", input=question, instructions="Be brief.")
+            assert (reply.output_text, reply.status) == (completion.choices[0].message.content, "completed")
+            assert reply.output[0].summary[0].text == completion.choices[0].message.reasoning
+            assert reply.usage.output_tokens == completion.usage.completion_tokens
+        talk = [message, *reply.output, message]  # an answer sent back with its reasoning
+        assert client.responses.create(model="cot-demo", input=talk).output_text
+        short = client.responses.create(model="cot-demo", input=Q, max_output_tokens=3)
+        assert short.status == "incomplete" and short.usage.output_tokens == 3
+
+    @pytest.mark.parametrize("model", ["demo", "cot-demo"])
+    def test_a_stream(self, client, model):
+        whole = client.responses.create(model=model, input=Q)
+        with client.responses.stream(model=model, input=Q) as stream:
+            events = list(stream)
+            final = stream.get_final_response()
+        assert (final.output_text, final.usage) == (whole.output_text, whole.usage)
+        deltas = [event.delta for event in events if event.type == "response.reasoning_summary_text.delta"]
+        summaries = [item.summary[0].text for item in whole.output if item.type == "reasoning"]
+        assert len(deltas) == (2 if model == "demo" else 0) and "".join(deltas) == "".join(summaries)
+        assert [event.sequence_number for event in events] == [*range(len(events))]

@@ -1,0 +1,218 @@
+"""What the server refuses, its limits, and how requests and the server end."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from soft_reasoning import SoftReasoner, UserError  # noqa: E402
+from soft_reasoning.serve.app import bind  # noqa: E402
+from soft_reasoning.serve.settings import Settings  # noqa: E402
+from tests.serve.serving import QUESTION, ask, chat, served, wait_until  # noqa: E402
+
+MODEL = "self_consistency-demo"
+LONG = {"k": 64}
+LONGER = {"k": 2000}
+"""Take about a second, and about half a minute."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "param", "words"),
+    [
+        ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
+        ({"n": 17}, "n", "at most 16"),
+        ({"stop": ["a"] * 17}, "stop", "at most 16"),
+        ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
+        ({"extra_body": {"top_k": 20}}, "top_k", "got top_k=20"),
+        ({"extra_body": {"n": None, "model": None}}, "model", "model: Field required"),
+        ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
+        ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
+        ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
+        ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
+        ({"messages": [{"role": "assistant", "content": "Hi"}]}, None, "ends with the user's message"),
+        ({"messages": [{"role": "user", "content": " "}]}, None, "expected a question in words"),
+        ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(client, sent, param, words):
+    for stream in (False, True):  # before the first event of a stream
+        with pytest.raises(openai.BadRequestError, match=words) as error:
+            ask(client, **{"model": "cot-demo", **sent, "stream": stream})
+        body = error.value.body
+        assert body["type"] == "invalid_request_error" and len(body["message"].splitlines()) == 1
+        assert param is None or body["param"] == param
+
+
+def test_token_ids_outside_the_vocabulary(client):
+    for ids in ([-1], [50, 10**9]):
+        with pytest.raises(openai.BadRequestError, match=f"prompt: expected token ids in 0..* got {ids[-1]}"):
+            client.completions.create(model="cot-demo", prompt=ids)
+
+
+def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
+    with served(reasoner, unknown_fields="ignore") as running, running.client() as other:
+        sent = {"presence_penalty": 1, "tools": [{"type": "function", "function": {"name": "f"}}]}
+        assert (
+            ask(other, "cot-demo", extra_body={"colour": "red"}, **sent).choices
+            == ask(client, "cot-demo").choices
+        )
+
+
+TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"role":"user", "content":"%s"}]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "words"),
+    [
+        (b"{", "application/json", 400, "expected a JSON object"),
+        (b"{}", "application/json", 400, "messages: Field required"),
+        (TURNS % (b"Why?", b"\\ud83d"), "application/json", 400, "expected a question in Unicode text"),
+        (TURNS % (b"\\ud83d", b"Why?"), "application/json", 400, "expected a question in Unicode text"),
+        (b"{}", "text/plain", 400, "Content-Type: application/json"),
+        (b"{}", None, 400, "Content-Type: application/json"),
+        (b"x" * 20_001, "application/json", 413, "body: expected at most 20000 bytes"),
+    ],
+)
+def test_a_body_that_cannot_be(running, body, kind, status, words):
+    for parts in (body, iter([body])):  # with its length, and in chunks
+        url, headers = f"{running.url}/chat/completions", {"content-type": kind} if kind else {}
+        response = httpx.post(url, content=parts, headers=headers, timeout=60)
+        assert response.status_code == status and words in response.text
+
+
+def test_addresses_and_models_that_are_not_there(running, client):
+    assert httpx.get(f"{running.url}/nothing").json()["error"]["type"] == "invalid_request_error"
+    assert httpx.get(f"{running.url}/chat/completions").status_code == 405
+    with pytest.raises(openai.NotFoundError, match="model: expected one of demo, ") as error:
+        ask(client, "gpt-9")
+    assert error.value.body["code"] == "model_not_found"
+
+
+def test_a_key(reasoner):
+    with served(reasoner, api_key="secret") as running:
+        with running.client("secret") as client:
+            assert client.models.list().data and ask(client, "cot-demo").choices
+        with running.client("other") as client:
+            for call in (client.models.list, lambda: ask(client, "cot-demo")):
+                with pytest.raises(openai.AuthenticationError, match="got another key"):
+                    call()
+        root = running.url.removesuffix("/v1")
+        assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_progress": 0}
+
+
+def test_other_hosts_and_pages(running, reasoner):
+    def get(url, **headers):
+        return httpx.get(f"{url}/models", headers=headers)
+
+    page, allows = {"origin": "https://page.example"}, "access-control-allow-origin"
+    assert get(running.url).status_code == get(running.url, host="localhost:1").status_code == 200
+    assert get(running.url, host="[::1]:1").status_code == 200
+    for host in ("rebound.example", "localhost.rebound.example:8000", ""):
+        assert get(running.url, host=host).status_code == 400
+    post = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    assert httpx.options(f"{running.url}/chat/completions", headers={**page, **post}).status_code == 400
+    assert allows not in get(running.url, **page).headers  # so that a browser does not show it to the page
+    with served(reasoner, allowed_origins=["https://page.example"], allowed_hosts=["*"]) as other:
+        response = get(other.url, host="rebound.example", **page)
+        assert response.status_code == 200 and response.headers[allows] == "https://page.example"
+        assert allows not in get(other.url, origin="https://x.example").headers
+
+
+@contextmanager
+def held(running, client, extra=LONG):
+    """A request that is in progress."""
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(ask, client, MODEL, extra=extra)
+        wait_until(lambda: running.service.in_progress == 1)
+        yield request
+
+
+def test_too_many_connections(reasoner):
+    with served(reasoner, max_connections=2) as running, running.client() as client:
+        with held(running, client) as request:
+            with running.client() as other, pytest.raises(openai.InternalServerError) as error:
+                ask(other, "cot-demo")
+            assert error.value.status_code == 503 and request.result(timeout=300).choices
+
+
+def test_a_request_that_takes_too_long(reasoner):
+    limits = {"max_seconds": 0.3, "max_k": 2000, "keep_alive_seconds": 0.02}
+    with served(reasoner, **limits) as running, running.client() as client:
+        with pytest.raises(openai.InternalServerError, match="within 0.3 seconds") as error:
+            ask(client, MODEL, extra=LONGER)
+        assert error.value.status_code == 504 and error.value.response.headers["x-should-retry"] == "false"
+        with pytest.raises(openai.APIError, match="within 0.3 seconds"):  # the stream has begun
+            list(ask(client, MODEL, extra=LONGER, stream=True))
+        wait_until(lambda: running.service.in_progress == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
+    body = {"model": MODEL, "messages": chat(QUESTION), "stream": stream, "soft_reasoning": LONGER}
+    with served(reasoner, keep_alive_seconds=0.05, max_k=2000) as running:
+        url = f"{running.url}/chat/completions"
+        with httpx.Client(timeout=60) as http:
+            if stream:
+                with http.stream("POST", url, json=body) as response:
+                    assert next(response.iter_lines()) == ": in progress" and running.service.in_progress == 1
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    http.post(url, json=body, timeout=0.5)
+        wait_until(lambda: running.service.in_progress == 0, seconds=10)
+        with running.client() as client:
+            assert ask(client, "cot-demo").choices
+
+
+def test_a_shutdown_finishes_the_work(reasoner):
+    with served(reasoner, drain_seconds=300) as running, running.client() as client:
+        with held(running, client) as request:
+            running.end()
+            assert request.result(timeout=300).choices
+        running.thread.join(60)
+        assert not running.thread.is_alive()
+        with pytest.raises(openai.APIConnectionError):
+            ask(client, "cot-demo")
+
+
+def test_a_shutdown_gives_up_on_what_takes_too_long(reasoner):
+    with served(reasoner, drain_seconds=0.2, max_k=2000) as running, running.client() as client:
+        with held(running, client, LONGER) as request:
+            running.end()
+            with pytest.raises(openai.InternalServerError, match="shutting down"):
+                request.result(timeout=60)
+
+
+def test_faults_of_ours(caplog, monkeypatch):
+    async def broken(*_, **__):
+        raise ZeroDivisionError("broken")
+
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(reasoner, "asolve", broken)
+                with pytest.raises(openai.InternalServerError, match="ZeroDivisionError while sol") as error:
+                    ask(client, "cot-demo")
+            assert error.value.status_code == 500 and "broken" in caplog.text  # for whoever runs the server
+            reasoner.close()
+            assert httpx.get(running.url.replace("/v1", "/health")).status_code == 503
+            with pytest.raises(openai.InternalServerError, match="shutting down"):
+                ask(client, "cot-demo")
+
+
+def test_settings_are_checked():
+    for settings, words in (({"colour": 1}, "server.colour"), ({"api_key": " "}, "server.api_key")):
+        with pytest.raises(UserError, match=words):
+            Settings.of(settings)
+
+
+def test_an_address_that_is_taken_is_one_line():
+    with bind(Settings(port=0)) as first:
+        with pytest.raises(UserError, match="expected an address that is free"):
+            bind(Settings(port=first.getsockname()[1]))

@@ -1,0 +1,196 @@
+"""Messages that clients send: what the model cannot be shown is refused in OpenAI's form, never left out."""
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from soft_reasoning import SoftReasoner, UserError  # noqa: E402
+from tests.chat_templates import tokenizer_of  # noqa: E402
+from tests.engine.models import tiny  # noqa: E402
+from tests.serve.serving import ask, served  # noqa: E402
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+USER = {"role": "user", "content": "How many?"}
+ASKED = {"role": "assistant", "content": "Let me see."}
+REFUSED = {
+    "a call": ([USER, {**ASKED, "tool_calls": [CALL]}, USER], "messages.1.tool_calls", "no calls of tools"),
+    "a call alone": (
+        [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, USER],
+        "messages.1.tool_calls",
+        "no calls of tools",
+    ),
+    "a call without content": (
+        [USER, {"role": "assistant", "tool_calls": [CALL]}, USER],
+        "messages.1.tool_calls",
+        "no calls of tools",
+    ),
+    "several calls": (
+        [USER, {**ASKED, "tool_calls": [CALL, CALL]}, USER],
+        "messages.1.tool_calls",
+        "no calls of tools",
+    ),
+    "calls of two messages": (
+        [USER, {**ASKED, "tool_calls": [CALL]}, USER, {**ASKED, "tool_calls": [CALL]}, USER],
+        "tool_calls",
+        "no calls of tools",
+    ),
+    "a call in the old form": (
+        [USER, {**ASKED, "function_call": {"name": "add", "arguments": "{}"}}, USER],
+        "messages.1.function_call",
+        "no calls of tools",
+    ),
+    "a call of the user": ([{**USER, "tool_calls": [CALL]}], "messages.0.tool_calls", "no calls of tools"),
+    "audio": ([USER, {**ASKED, "audio": {"id": "a1"}}, USER], "messages.1.audio", "no audio"),
+    "a tool's result": (
+        [USER, {"role": "tool", "tool_call_id": "c1", "content": "5"}],
+        "messages.1.role",
+        "'assistant'",
+    ),
+    "a function's result": (
+        [USER, {"role": "function", "name": "add", "content": "5"}],
+        "messages.1.role",
+        "'assistant'",
+    ),
+    "images beside the text": (
+        [{**USER, "images": ["iVBORw0KGgo="]}],
+        "messages.0.images",
+        "has an effect here",
+    ),
+    "a refusal": ([USER, {**ASKED, "refusal": "No."}, USER], "messages.1.refusal", "has an effect here"),
+    "a prefix": ([USER, {**ASKED, "prefix": True}, USER], "messages.1.prefix", "has an effect here"),
+    "no content": ([{"role": "user", "content": None}], "messages.0.content", "expected a text"),
+    "a number": ([{"role": "user", "content": 5}], "messages.0.content", "expected a text"),
+    "an object": ([{"role": "user", "content": {"text": "?"}}], "messages.0.content", "expected a text"),
+}
+PARTS = {
+    "an image": (IMAGE, "image_url"),
+    "audio": ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, "input_audio"),
+    "a file": ({"type": "file", "file": {"file_id": "f1"}}, "file"),
+    "an image of responses": (
+        {"type": "input_image", "image_url": "https://page.example/a.png"},
+        "input_image",
+    ),
+    "a file of responses": ({"type": "input_file", "file_id": "f1"}, "input_file"),
+    "a video": ({"type": "video_url", "video_url": {"url": "https://page.example/a.mp4"}}, "video_url"),
+    "a refusal": ({"type": "refusal", "refusal": "No."}, "refusal"),
+    "a tool's use": ({"type": "tool_use", "id": "t", "name": "add", "input": {}}, "tool_use"),
+    "thoughts": ({"type": "thinking", "thinking": "?"}, "thinking"),
+    "no type": ({"text": "How many?"}, "none"),
+    "no text": ({"type": "text"}, "text without its text"),
+    "a number": ({"type": "text", "text": 5}, "text without its text"),
+}
+ITEMS = {
+    "a call": {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+    "a result": {"type": "function_call_output", "call_id": "c1", "output": "5"},
+    "a search": {"type": "web_search_call", "id": "w1", "status": "completed"},
+    "a reference": {"type": "item_reference", "id": "msg_1"},
+    "an image": {"type": "image_generation_call", "id": "i1", "status": "completed", "result": ""},
+}
+
+
+PREFLIGHT = {"origin": "https://page.example", "access-control-request-method": "GET"}
+
+
+def refusal(create, **sent):
+    with pytest.raises(openai.BadRequestError) as error:
+        create(model="cot-demo", **sent)
+    body = error.value.body
+    assert body["type"] == "invalid_request_error" and "\n" not in body["message"]
+    return body["message"], body["param"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_message_holds_besides_text_is_refused(client, name):
+    messages, param, words = REFUSED[name]
+    message, named = refusal(client.chat.completions.create, messages=messages)
+    assert words in message and message.startswith(f"{named}: ") and named.endswith(param)
+    if param.startswith("messages.0"):
+        message, named = refusal(client.responses.create, input=messages)
+        assert words in message and named == param.replace("messages", "input")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_is_not_text_is_named(client, name):
+    part, kind = PARTS[name]
+    content = [{"type": "text", "text": "See: "}, part]
+    message, param = refusal(
+        client.chat.completions.create, messages=[USER, ASKED, {**USER, "content": content}]
+    )
+    assert param == "messages.2.content"
+    assert message == f"messages.2.content: expected a text or parts of type text, got a part of type {kind}"
+    message, param = refusal(client.responses.create, input=[{**USER, "content": content}])
+    assert param == "input.0.content" and message.endswith(f"got a part of type {kind}")
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_of_responses_that_is_no_message_is_named(client, name):
+    message, param = refusal(client.responses.create, input=[USER, ITEMS[name]])
+    assert param == "input.1" and message.endswith(f"got an item of type {ITEMS[name]['type']}")
+
+
+def test_empty_fields_and_an_answer_sent_back_are_taken(client):
+    empty = {"tool_calls": [], "function_call": None, "audio": None, "refusal": None, "annotations": []}
+    sent_back = {**ASKED, **empty, "reasoning": "Round 1", "reasoning_content": "Round 1"}
+    plain = ask(client, "cot-demo", [USER, ASKED, USER]).choices
+    assert ask(client, "cot-demo", [USER, sent_back, {**USER, "name": "ann"}]).choices == plain
+    cached = [{"type": "text", "text": USER["content"], "cache_control": {"type": "ephemeral"}}]
+    assert ask(client, "cot-demo", [USER, ASKED, {**USER, "content": cached}]).choices == plain
+
+
+@pytest.mark.slow
+def test_a_template_that_drops_a_message_or_fails_is_one_line():
+    tokenizer = tokenizer_of("qwen3")
+    model = tiny("qwen3", vocab_size=len(tokenizer), max_position_embeddings=512)
+    loop = "{{% for m in messages %}}{0}{{% endfor %}}{{% if add_generation_prompt %}}> {{% endif %}}"
+    tokenizer.chat_template = loop.format("{% if m.role != 'assistant' %}{{ m.content }}{% endif %}")
+    with SoftReasoner(model, tokenizer, k=2, rounds=0, max_new_tokens=4) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            assert ask(client, "cot-demo", [USER]).choices
+            with pytest.raises(openai.BadRequestError, match="leaves out the assistant's message"):
+                ask(client, "cot-demo", [USER, ASKED, USER])
+    for template in ("{{ messages[0].a.b }}", "{% for %}", loop.format(""), {"rag": "x"}):
+        tokenizer.chat_template = template
+        with pytest.raises(UserError, match="prompt.layout=chat: "):
+            SoftReasoner(model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/v1/models", {"host": "rebound.example"}, 400),
+        ("GET", "/v1/models", {"host": ""}, 400),
+        ("GET", "/v1/models", {"host": "a b:c"}, 400),
+        ("POST", "/v1/chat/completions", {"host": "rebound.example"}, 400),
+        ("GET", "/health", {"host": "rebound.example"}, 400),
+        ("GET", "/nothing", {}, 404),
+        ("GET", "/v1/nothing", {}, 404),
+        ("GET", "/v1/models/other", {}, 404),
+        ("GET", "/v1/chat/completions", {}, 405),
+        ("DELETE", "/health", {}, 405),
+        ("POST", "/v1/responses", {}, 400),
+        ("POST", "/v1/completions", {"content-type": "application/json"}, 400),
+        ("POST", "/v1/chat/completions", {"content-length": "20001"}, 413),
+        ("OPTIONS", "/v1/models", PREFLIGHT, 400),
+    ],
+)
+def test_every_refusal_has_openai_s_form(running, method, path, headers, status):
+    content = b"x" * 20_001 if "content-length" in headers else None
+    url = running.url.removesuffix("/v1") + path
+    response = httpx.request(method, url, headers=headers, content=content)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert {*error} == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
+    assert error["message"] and "\n" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    "value", [5, True, {}, {"text": "?"}, None, [None], [["?"]], [5.5], [{"text": "?"}], []]
+)
+def test_a_prompt_or_input_of_another_kind_is_named(client, value):
+    message, param = refusal(client.completions.create, prompt=value)
+    assert param == "prompt" and message.startswith("prompt: ") and "list[" not in message
+    message, param = refusal(client.responses.create, input=value)
+    assert param.split(".")[0] == "input" and "list[" not in message
