@@ -191,19 +191,19 @@ def runs_table(questions: Sequence[Recorded], texts: int, reference: str) -> Tab
 
 
 def draw(questions: Sequence[Recorded], path: Path) -> None:
-    """Draw the accuracy of five rules with 95 % intervals (Wilson), and write their tokens beside them."""
+    """Draw the accuracy of six rules with 95 % intervals (Wilson), and write their tokens in the bars."""
     from matplotlib.figure import Figure
 
     of_texts, of_programs = majorities(questions)
-    bars: dict[str, Outcomes] = {
-        "greedy": greedy(questions),
-        "4 programs": of_programs[4],
-        "self-consistency, 3": of_texts[3],
-        "self-consistency, 5": of_texts[5],
-        "programs, then texts until settled": [Rules(q).mixed(5, 4, MixedConsistency()) for q in questions],
-    }
-    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    bars: dict[str, Outcomes] = {"greedy": greedy(questions), "4 programs": of_programs[4]}
+    bars |= {f"self-consistency, {n} samples": of_texts[n] for n in (3, 4, 5)}
+    bars["both: 4 programs, at most 5 samples"] = [
+        Rules(q).mixed(5, 4, MixedConsistency()) for q in questions
+    ]
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained", facecolor="#f8fafc", edgecolor="#cbd5e1")
+    figure.set_linewidth(1.5)  # a light panel with an edge reads well on a dark page, too
     axes = figure.subplots()
+    axes.set_facecolor("none")
     for place, (name, outcomes) in enumerate(reversed(bars.items())):
         right = sum(x for x, _ in outcomes)
         interval = binomtest(right, len(outcomes)).proportion_ci(method="wilson")
@@ -211,17 +211,11 @@ def draw(questions: Sequence[Recorded], path: Path) -> None:
         errors = [[100 * (share - interval.low)], [100 * (interval.high - share)]]
         axes.barh(place, 100 * share, color=ORANGE if place == 0 else BLUE, height=0.7)
         axes.errorbar(100 * share, place, xerr=errors, color="black", capsize=3)
-        axes.text(
-            2,
-            place,
-            f"{name}: {100 * share:.1f} %, {tokens(outcomes):,.0f} tokens",
-            color="white",
-            va="center",
-            fontsize=9,
-        )
+        label = f"{name}: {100 * share:.1f} %, {tokens(outcomes):,.0f} tokens"
+        axes.text(2, place, label, color="white", va="center", fontsize=9)
     axes.set_yticks([])
     axes.set_xlim(0, 100)
-    axes.set_xlabel(f"right answers in %, {len(questions)} questions, with 95 % intervals")
+    axes.set_xlabel(f"accuracy in %, {len(questions)} questions, with 95 % intervals")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
 
