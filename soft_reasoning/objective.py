@@ -11,12 +11,11 @@ import torch
 from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
-from soft_reasoning.judge.combine import rewards_of
-from soft_reasoning.judge.rounds import Rounds
+from soft_reasoning.judge.reward import rewards_of
+from soft_reasoning.method.rounds import Rounds
 from soft_reasoning.method.search_space import SearchSpace
 from soft_reasoning.method.soft_reasoning import SoftReasoning
-from soft_reasoning.schedule.context import Context, Limits
-from soft_reasoning.schedule.method import Method, Steps
+from soft_reasoning.schedule.method import Context, Limits, Method, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 

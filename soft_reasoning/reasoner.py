@@ -32,10 +32,9 @@ from soft_reasoning.judge.final import cut_warning, lost_at
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.questions import Question, QuestionLike, read_question, read_questions
-from soft_reasoning.schedule.context import Context, Limits
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.schedule.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution
 from soft_reasoning.task.objective import TaskObjective

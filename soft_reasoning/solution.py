@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.judge.final import FinalAnswer, Vote, count_votes
-from soft_reasoning.judge.history import SearchHistory, stored_verdicts
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, Vote, count_votes, stored_verdicts
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 WIDTH = 100

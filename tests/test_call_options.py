@@ -9,7 +9,7 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.judge.verifiers import ModelVerifier
+from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.types import Generate, Request, Result
 

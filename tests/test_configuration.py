@@ -294,7 +294,7 @@ def test_open_questions_are_answered_by_one_greedy_solution():
 
 
 def test_an_own_verifier_needs_no_other_option():
-    config = compose_config(["verifier._target_=soft_reasoning.judge.verifiers.Oracle"])
+    config = compose_config(["verifier._target_=soft_reasoning.judge.verifier.Oracle"])
     assert type(build_method(config).verifier).__name__ == "Oracle"
 
 

@@ -8,7 +8,7 @@ from soft_reasoning import SoftReasoner, UserError
 
 CLASS = """
 from soft_reasoning.checks import real
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.verifier import Verdict
 
 class Brief:
     name = "brief"

@@ -7,8 +7,7 @@ from soft_reasoning.answers import Grader, equal, extract, locate
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.text import StopChecker, decode
-from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.history import SearchHistory
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory
 from soft_reasoning.lab.runs.records import to_record, written
 from soft_reasoning.thoughts import CHANNELS, split
 from soft_reasoning.types import Candidate, GivenPrompt, Problem

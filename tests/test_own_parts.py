@@ -6,8 +6,8 @@ import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 
 from soft_reasoning import Result, SoftReasoner, UserError
-from soft_reasoning.judge.combine import Reward
-from soft_reasoning.judge.verifiers import Oracle, Verdict
+from soft_reasoning.judge.reward import Reward
+from soft_reasoning.judge.verifier import Oracle, Verdict
 from soft_reasoning.schedule import effects
 from soft_reasoning.schedule.effects import answers
 from soft_reasoning.search.stopping import Stopping

@@ -15,7 +15,7 @@ from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.search import GaussianEmbedding, SearchState
 from soft_reasoning.types import GREEDY, generator_for
 

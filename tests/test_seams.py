@@ -72,7 +72,7 @@ class Twice(SampledMethod):
 }
 NEW_VERIFIER = {
     "briefest.py": """
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.verifier import Verdict
 
 class Briefest:
     name = "briefest"

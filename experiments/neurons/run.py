@@ -28,7 +28,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Completion, Generate, Problem, Request, UserError, seed_for
 

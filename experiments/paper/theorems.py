@@ -18,7 +18,7 @@ from torch import Tensor
 from soft_reasoning.lab.reports.plots import panels
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, adaptive_factor
-from soft_reasoning.search.model import CheapMarginalsGP, information_gain
+from soft_reasoning.search.surrogate import CheapMarginalsGP, information_gain
 
 torch.set_default_dtype(torch.float64)
 NOISE, DELTA, D = 0.05, 0.1, 192

@@ -34,12 +34,11 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.judge.programs import Sandbox
 from soft_reasoning.judge.programs.writing import answer_of, code_of
-from soft_reasoning.judge.rounds import VerifiedMethod
-from soft_reasoning.judge.verifiers import Verifier, verify
+from soft_reasoning.judge.verifier import Verifier, verify
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.runs.files import read_records
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.method.rounds import VerifiedMethod
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import (
     GREEDY,

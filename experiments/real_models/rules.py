@@ -10,10 +10,9 @@ import numpy as np
 
 from experiments.real_models.recording import Answered, Recorded
 from soft_reasoning.answers import Grader
-from soft_reasoning.judge.combine import Reward
-from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.history import SearchHistory
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory
+from soft_reasoning.judge.reward import Reward
+from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.lab.reports.statistics import paired_bootstrap
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.search.stopping import settled

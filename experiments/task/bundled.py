@@ -26,7 +26,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap
 from soft_reasoning.lab.reports.tables import Table
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.task import Evaluation, TaskObjective, tune
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import Problem, generator_for

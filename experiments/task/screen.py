@@ -28,7 +28,7 @@ from experiments.real_models.record import stored
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.solutions import read_candidate
 from soft_reasoning.types import Completion, Problem, Request, generator_for
 

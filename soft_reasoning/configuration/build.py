@@ -20,12 +20,11 @@ from soft_reasoning.configuration.compose import compose_config, quoted
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.judge.verifiers import ModelVerifier
 from soft_reasoning.prompts import Exemplar, Prompts
-from soft_reasoning.schedule.context import Context, Limits
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import Problem, UserError
 
 _REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")

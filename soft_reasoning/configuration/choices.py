@@ -19,13 +19,13 @@ from hydra_zen import builds
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.judge.combine import Reward
 from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.judgement import NamedChoice
-from soft_reasoning.judge.presentation import OneByOne, WithoutCandidates
+from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
-from soft_reasoning.judge.verifiers import ModelVerifier, NoVerifier, Oracle
+from soft_reasoning.judge.review import NamedChoice, OneByOne, WithoutCandidates
+from soft_reasoning.judge.reward import Reward
+from soft_reasoning.judge.verifier import NoVerifier, Oracle
 from soft_reasoning.method.cot import ChainOfThought
 from soft_reasoning.method.cot_decoding import CotDecoding
 from soft_reasoning.method.mixed_consistency import MixedConsistency
@@ -45,8 +45,13 @@ from soft_reasoning.search import (
     Surrogate,
     TokenSimplexEmbedding,
 )
-from soft_reasoning.search.batch import KrigingBeliever, TopK
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, UniformCandidates
+from soft_reasoning.search.points import (
+    KrigingBeliever,
+    LocalCandidates,
+    NormalCandidates,
+    TopK,
+    UniformCandidates,
+)
 from soft_reasoning.types import Sampling, UserError
 
 Target = Callable[..., Any] | str

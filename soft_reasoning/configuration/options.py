@@ -9,12 +9,10 @@ from typing import Any, TypedDict, cast
 from soft_reasoning.checks import whole
 from soft_reasoning.configuration.compose import quoted, typed_keys
 from soft_reasoning.configuration.errors import NoSuchOption, near
-from soft_reasoning.judge.combine import Reward
 from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.functions import Score, as_verifier
-from soft_reasoning.judge.verifiers import Verifier
-from soft_reasoning.schedule.context import Limits
-from soft_reasoning.schedule.method import Method, check_method
+from soft_reasoning.judge.reward import Reward
+from soft_reasoning.judge.verifier import Score, Verifier, as_verifier
+from soft_reasoning.schedule.method import Limits, Method, check_method
 from soft_reasoning.search import Stopping
 from soft_reasoning.types import UserError
 
@@ -67,7 +65,7 @@ class Options(TypedDict, total=False):
         stop: Texts that end a candidate, besides those of the prompt.
         verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
             its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
-        reward: The name of a shipped reward, or a :class:`~soft_reasoning.judge.combine.Reward`.
+        reward: The name of a shipped reward, or a :class:`~soft_reasoning.judge.reward.Reward`.
         final: Chooses the answer: the name of a shipped rule, or an object with ``choose``.
         acquisition: The name of a shipped acquisition function, or a class like BoTorch's.
         stopping: Ends the rounds early: the name of a rule, or an object with ``reason``.

@@ -34,8 +34,7 @@ from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options, check_overrides, checked, named, replaced
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
-from soft_reasoning.schedule.context import Context, Limits
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import UserError
 
 

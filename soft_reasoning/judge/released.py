@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
-from soft_reasoning.judge.history import SearchHistory
-from soft_reasoning.judge.judgement import FreshSolution
-from soft_reasoning.judge.presentation import AllInOnePrompt
+from soft_reasoning.judge.final import SearchHistory
+from soft_reasoning.judge.review import AllInOnePrompt, FreshSolution
 from soft_reasoning.types import Problem
 
 NO_NUMBER, FAILED = "None", "-9999"

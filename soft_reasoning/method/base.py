@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from soft_reasoning.judge.final import standing
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.solutions import read_candidate
 from soft_reasoning.types import MAX_NEW_TOKENS, Completion, Problem, Result, Sampling
 

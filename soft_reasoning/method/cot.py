@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result
 

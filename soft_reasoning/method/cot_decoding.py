@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engine.text import decode
 from soft_reasoning.method.base import SampledMethod
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import join, read_candidate, resume, solution_request
 from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 

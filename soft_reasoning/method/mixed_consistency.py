@@ -13,11 +13,10 @@ from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.history import same_answers
+from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import Candidate, Generate, Problem, Result

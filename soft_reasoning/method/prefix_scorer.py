@@ -16,11 +16,9 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Steps
-from soft_reasoning.schedule.solutions import join, solution_request
-from soft_reasoning.schedule.yes_no import ask_yes_no
+from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.solutions import ask_yes_no, join, solution_request
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Completion,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Problem, Result
 
 

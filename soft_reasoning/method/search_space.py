@@ -18,17 +18,16 @@ from torch import Tensor
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.text import decode
-from soft_reasoning.judge.combine import Reward, rewards_of
-from soft_reasoning.judge.rounds import Rounds
+from soft_reasoning.judge.reward import Reward, rewards_of
+from soft_reasoning.method.rounds import Rounds
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.effects import BudgetSpent, answers, grouped
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import Optimiser, SearchState
+from soft_reasoning.search.points import Proposal
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,

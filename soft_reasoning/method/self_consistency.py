@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.method.base import SampledMethod, majority_vote
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from soft_reasoning.checks import whole
-from soft_reasoning.judge.rounds import Rounds, VerifiedMethod
+from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.method.search_space import Propose, SearchSpace, SpaceSettings
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
-from soft_reasoning.search.batch import Proposal
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser
+from soft_reasoning.search.points import Proposal
 from soft_reasoning.types import Problem, Result, generator_for
 
 

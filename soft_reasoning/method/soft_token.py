@@ -7,8 +7,7 @@ from os import PathLike
 
 from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.task.space import TaskPoint
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 

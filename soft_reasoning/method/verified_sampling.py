@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import check_sampling, counts
-from soft_reasoning.judge.rounds import Rounds, VerifiedMethod
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.method.rounds import Rounds, VerifiedMethod
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from soft_reasoning.judge.verifiers import ModelVerifier, Verifier
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.judge.model_verifier import ModelVerifier
+from soft_reasoning.judge.verifier import Verifier
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate
 from soft_reasoning.types import Problem, Result, UserError
 

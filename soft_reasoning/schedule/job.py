@@ -12,8 +12,7 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Generic, TypeVar, cast
 
-from soft_reasoning.schedule.context import Context, Limits
-from soft_reasoning.schedule.method import Method, Steps, check_method, check_result
+from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 E_co = TypeVar("E_co", covariant=True)

@@ -15,10 +15,9 @@ from typing import Any
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.effects import Submitted, check_answers, find_handler, grouped
 from soft_reasoning.schedule.job import Clock, Job
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.types import Problem, Result, UserError
 
 MAX_LIVE = 64

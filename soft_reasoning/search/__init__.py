@@ -1,10 +1,9 @@
 """Search of a subspace of input embeddings from few noisy rewards, independent of the language model."""
 
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
-from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace, TokenSimplexEmbedding
-from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
-from soft_reasoning.search.random import RandomOptimiser
+from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, RandomOptimiser, SearchState
+from soft_reasoning.search.points import Proposal
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
 

@@ -14,7 +14,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from soft_reasoning.checks import real
-from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.surrogate import information_gain
 
 Forward = TypeVar("Forward", bound=Callable[..., Tensor])
 

@@ -1,7 +1,7 @@
 """Optimisers: from the points and rewards so far to the next round's points.
 
 ``propose`` is a pure function of the data and a seed. It handles many problems at once; each gets the same
-points as alone.
+points as alone. :class:`RandomOptimiser` is the control.
 """
 
 # Parts of torch have no types, and matrices have capital letters.
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -25,8 +25,7 @@ from torch.random import fork_rng
 
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
-from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates
+from soft_reasoning.search.points import KrigingBeliever, LocalCandidates, NormalCandidates, Proposal, TopK
 from soft_reasoning.search.surrogate import Surrogate, first_line
 from soft_reasoning.types import UserError, generator_for
 
@@ -204,3 +203,20 @@ class BayesianOptimiser:
             )
         if not torch.isfinite(values).all():
             raise ValueError("its values are not finite")
+
+
+class RandomOptimiser:
+    """The control: every round is drawn from N(0, I).
+
+    ``independent``: no point depends on another, and no point is shared by all problems.
+    """
+
+    independent: ClassVar[bool] = True
+
+    def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
+        return normal(whole("k", k, least=1), dim, generator)
+
+    def propose(self, state: SearchState) -> list[Proposal]:
+        dim = state.U.shape[-1]
+        streams = [generator_for(state.seed, key, "random", state.round) for key in state.keys]
+        return [Proposal(normal(state.k, dim, stream)) for stream in streams]

@@ -1,4 +1,4 @@
-"""The surrogate: kernel, mean and noise of the Gaussian process, and the fit of their parameters."""
+"""The surrogate: GPyTorch's exact GP with fixed noise, batched over problems, and its parameters."""
 
 # GPyTorch has no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
@@ -7,19 +7,182 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
 from botorch.optim.fit import fit_gpytorch_mll_scipy
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
+from gpytorch import settings
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
+from linear_operator.operators import DiagLinearOperator, LinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from soft_reasoning.checks import OptionError, choice, real, switch
-from soft_reasoning.search.model import CheapMarginalsGP, SumMean
 from soft_reasoning.types import UserError
+
+VARIANCE_FLOOR = 1e-12
+"""Relative to the prior variance. It keeps deviations positive at observed points when noise is tiny."""
+
+
+class SumMean(Mean):
+    """The average reward of each problem, (b,), plus a prior ``mean``."""
+
+    average: Tensor
+
+    def __init__(self, average: Tensor, mean: Mean):
+        super().__init__()
+        self.mean = mean
+        self.register_buffer("average", average)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.average.unsqueeze(-1) + cast(Tensor, self.mean(x))
+
+
+class CheapMarginalsGP(SingleTaskGP):
+    """A ``SingleTaskGP`` with fixed noise whose posterior marginals are cheap.
+
+    For q = 1 the posterior takes one Cholesky factor and the diagonal of the variance. For q > 1 it is
+    GPyTorch's. ``kernel`` and ``mean`` have no batch shape: all problems share their parameters.
+
+    Args:
+        U: Points, (b, n, d) or (n, d) float64.
+        y: Rewards, (b, n) or (n,) float64.
+        kernel: Prior covariance, any GPyTorch kernel.
+        mean: Prior mean, any GPyTorch mean.
+        noise: Variance of the noise in ``y``.
+    """
+
+    covar_module: Kernel  # pyright: ignore[reportIncompatibleVariableOverride]
+    mean_module: Mean
+    likelihood: FixedNoiseGaussianLikelihood  # pyright: ignore[reportIncompatibleVariableOverride]
+    train_targets: Tensor
+    _conditioned: tuple[Tensor, Tensor] | None
+
+    def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
+        with settings.min_fixed_noise(double_value=0.0):  # the public code's 1e-16 would be raised
+            super().__init__(
+                U,
+                y.unsqueeze(-1),
+                torch.full_like(y, noise).unsqueeze(-1),
+                covar_module=kernel,
+                mean_module=mean,
+                outcome_transform=None,
+            )
+        self.noise = noise
+        self.eval()
+
+    def train(self, mode: bool = True) -> CheapMarginalsGP:
+        self._conditioned = None  # the parameters may change, or have changed
+        return super().train(mode)
+
+    def conditioned(self) -> tuple[Tensor, Tensor]:
+        """The Cholesky factor L of K + noise, (b, n, n), and L^-1 (y - mean), (b, n, 1)."""
+        if self._conditioned is None:
+            U = self.train_inputs[0]
+            L = cholesky(covariance(self.covar_module, U, U) + torch.diag_embed(self.likelihood.noise))
+            residual = (self.train_targets - cast(Tensor, self.mean_module(U))).unsqueeze(-1)
+            self._conditioned = L, torch.linalg.solve_triangular(L, residual, upper=False)
+        return self._conditioned
+
+    def whiten(self, X: Tensor) -> Tensor:
+        """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) if all problems share them, else (b, N, d)."""
+        U = self.train_inputs[0]
+        if X.ndim == 2:  # one kernel call for all problems
+            K = covariance(self.covar_module, U.flatten(0, -2), X).reshape(*U.shape[:-1], len(X))
+        else:
+            K = covariance(self.covar_module, U, X)
+        return torch.linalg.solve_triangular(self.conditioned()[0], K, upper=False)
+
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior means and variances, (b, N) each, at ``X`` (N, d) or (b, N, d)."""
+        V = self.whiten(X)
+        prior = cast(Tensor, self.covar_module(X, diag=True))
+        mean = cast(Tensor, self.mean_module(X)) + (self.conditioned()[1].mT @ V).squeeze(-2)
+        return mean, torch.maximum(prior - V.square().sum(-2), VARIANCE_FLOOR * prior)
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: Any = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """As BoTorch's; ``X`` (batch x q x d), batch ending in b or 1 where there are b problems."""
+        if X.shape[-2] != 1 or observation_noise is not False:
+            return super().posterior(X, output_indices, observation_noise, posterior_transform)
+        shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+        if self.batch_shape and X.ndim > 2 and X.shape[-3] > 1:  # different points for each problem
+            points = (
+                X.expand(*shape, *X.shape[-2:]).reshape(-1, *self.batch_shape, X.shape[-1]).transpose(0, 1)
+            )
+        else:
+            points = X.reshape(-1, X.shape[-1])
+        mean, variance = (part.movedim(-1, 0).reshape(shape) for part in self.marginals(points))
+        normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
+        posterior = GPyTorchPosterior(normal)
+        return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def fantasise(self, X: Tensor) -> tuple[CheapMarginalsGP, Tensor]:
+        """Add each problem's point of ``X`` (b, d) to the data, with its posterior mean as reward.
+
+        Returns:
+            The new model, and the means (b,).
+        """
+        X = X.unsqueeze(-2)
+        mean, _ = self.marginals(X)
+        U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, mean], dim=-1)
+        gp = CheapMarginalsGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
+        return gp, mean.squeeze(-1)
+
+
+def covariance(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    """k(X, Z), (b, n, N), as a plain tensor."""
+    with settings.lazily_evaluate_kernels(False):
+        return cast(LinearOperator, kernel(X, Z)).to_dense()
+
+
+def cholesky(K: Tensor) -> Tensor:
+    """Return Cholesky factors of ``K`` (b, n, n), with jitter if rounding made a matrix singular.
+
+    Raises:
+        UserError: If the largest jitter does not help.
+    """
+    try:
+        return psd_safe_cholesky(K)
+    except NotPSDError as error:
+        raise UserError(
+            "surrogate.noise: expected enough noise for points that are close together, got a singular "
+            "covariance; raise it"
+        ) from error
+
+
+def information_gain(model: Model) -> Tensor:
+    """Return gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
+
+    Args:
+        model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
+            points.
+    """
+    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
+    U: Tensor = exact.train_inputs[0]
+    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # a common value, or one per point
+    if isinstance(model, CheapMarginalsGP):
+        L = model.conditioned()[0]  # each pick of a kriging believer adds a row
+    else:
+        kernel = cast(Kernel, exact.covar_module)
+        L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
+    return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)
+
 
 SCALINGS = ("sqrt_d", "absolute")
 FITS = ("none", "map")

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.schedule.context import Context, Limits
-from soft_reasoning.schedule.method import Method, Steps
+from soft_reasoning.schedule.method import Context, Limits, Method, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.task.space import (

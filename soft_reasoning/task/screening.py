@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.task.objective import Run, TaskObjective
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import Problem, generator_for

@@ -22,9 +22,8 @@ from soft_reasoning.checks import OptionError, choice, counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.search.embedding import LinearSubspace, SimplexSubspace, gaussian_matrix
 from soft_reasoning.types import Generate, Problem, Prompt, Request, UserError

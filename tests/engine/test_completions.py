@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soft_reasoning.engine.completions import store as module
-from soft_reasoning.engine.completions.key import checksum, engine_identity, request_key
-from soft_reasoning.engine.completions.store import CompletionStore
-from soft_reasoning.engine.completions.values import decode, encode
+from soft_reasoning.engine.completions.replay import checksum, engine_identity, request_key
+from soft_reasoning.engine.completions.store import CompletionStore, decode, encode
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.types import Completion, FinishReason, Request, Sampling, TopLogprobs, UserError
 

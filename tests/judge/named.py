@@ -2,10 +2,9 @@
 
 from functools import partial
 
-from soft_reasoning.judge.judgement import NamedChoice
-from soft_reasoning.judge.presentation import OneByOne, WithoutCandidates
+from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.released import ReleasedSolution, WithAnalyses
-from soft_reasoning.judge.verifiers import ModelVerifier
+from soft_reasoning.judge.review import NamedChoice, OneByOne, WithoutCandidates
 
 MultiGenerate = ModelVerifier
 SingleGenerate = partial(ModelVerifier, name="single_generate", presentation=OneByOne())

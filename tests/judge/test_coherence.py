@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from soft_reasoning.judge.coherence import KINDS, coherence
-from soft_reasoning.judge.combine import Reward
+from soft_reasoning.judge.reward import KINDS, Reward, coherence
 from soft_reasoning.types import Completion, TopLogprobs, UserError
 
 

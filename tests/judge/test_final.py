@@ -1,9 +1,8 @@
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.judge.final import RULES, FinalAnswer
-from soft_reasoning.judge.history import SearchHistory
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.final import RULES, FinalAnswer, SearchHistory
+from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.types import Candidate, UserError
 
 

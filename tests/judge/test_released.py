@@ -5,9 +5,9 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.judge.history import SearchHistory
+from soft_reasoning.judge.final import SearchHistory
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedVote
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.search import SearchState
 from soft_reasoning.types import Candidate, Problem, generator_for

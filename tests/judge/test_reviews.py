@@ -8,7 +8,7 @@ from soft_reasoning.answers import equal, extract
 from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.judgement import verdict_numbers
+from soft_reasoning.judge.review import verdict_numbers
 from soft_reasoning.types import Problem, UserError
 
 PROBLEM = Problem("p", "How many is 2 and 3?")

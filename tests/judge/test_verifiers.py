@@ -7,8 +7,8 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.judge.judgement import NamedChoice, verdict_numbers
-from soft_reasoning.judge.verifiers import NoVerifier, Oracle, Verdict, verify
+from soft_reasoning.judge.review import NamedChoice, verdict_numbers
+from soft_reasoning.judge.verifier import NoVerifier, Oracle, Verdict, verify
 from soft_reasoning.types import (
     Candidate,
     Completion,

@@ -11,8 +11,8 @@ import torch
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
-from soft_reasoning.judge.verifiers import Verdict
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.judge.verifier import Verdict
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Problem, Prompt
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from soft_reasoning.judge.combine import Reward
 from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.judge.reward import Reward
 from soft_reasoning.method.verified_sampling import VerifiedSampling
 from soft_reasoning.search import Stopping
 from soft_reasoning.types import Completion, Round

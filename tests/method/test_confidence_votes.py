@@ -9,9 +9,8 @@ from scipy.integrate import quad
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.judge.coherence import WINDOW, coherence
-from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.history import SearchHistory
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory
+from soft_reasoning.judge.reward import WINDOW, coherence
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, Completion, Problem, TopLogprobs
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from soft_reasoning.judge.verifiers import NoVerifier, Oracle
+from soft_reasoning.judge.verifier import NoVerifier, Oracle
 from soft_reasoning.method.verifier_only import VerifierOnly
 from soft_reasoning.types import UserError
 from tests.judge.named import MultiGenerate, MultiJudge, SingleGenerate, SingleJudge

@@ -8,9 +8,9 @@ import torch
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.method.search_space import Propose
-from soft_reasoning.schedule.context import Limits
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.job import Clock, Job, ProblemError
+from soft_reasoning.schedule.method import Limits
 from soft_reasoning.schedule.scheduler import Scheduler, drive
 from soft_reasoning.search import SearchState
 from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError

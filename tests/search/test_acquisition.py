@@ -22,7 +22,7 @@ from soft_reasoning.search.acquisition import (
     adaptive_factor,
     printed_improvement,
 )
-from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.surrogate import information_gain
 from soft_reasoning.testing import acquisition as contract
 from soft_reasoning.testing.surrogate import data, points
 from soft_reasoning.types import UserError

@@ -5,9 +5,8 @@ import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 
-from soft_reasoning.search.batch import KrigingBeliever, TopK
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates
 from soft_reasoning.search.optimiser import BayesianOptimiser, SearchState
+from soft_reasoning.search.points import KrigingBeliever, LocalCandidates, NormalCandidates, TopK
 from soft_reasoning.types import generator_for
 
 

@@ -22,8 +22,14 @@ from soft_reasoning.search import (
     Surrogate,
 )
 from soft_reasoning.search import optimiser as module
-from soft_reasoning.search.batch import KrigingBeliever, TopK, first_best
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, UniformCandidates
+from soft_reasoning.search.points import (
+    KrigingBeliever,
+    LocalCandidates,
+    NormalCandidates,
+    TopK,
+    UniformCandidates,
+    first_best,
+)
 from soft_reasoning.testing.surrogate import data
 from soft_reasoning.types import UserError, generator_for
 

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import Surrogate
-from soft_reasoning.search.model import cholesky
+from soft_reasoning.search.surrogate import cholesky
 from soft_reasoning.testing import surrogate as contract
 from soft_reasoning.testing.surrogate import data, points
 from soft_reasoning.types import UserError

@@ -16,7 +16,7 @@ from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.cot import ChainOfThought
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.task import Evaluation, TaskObjective, tune
 from soft_reasoning.task.space import TaskPoint, TaskSpace

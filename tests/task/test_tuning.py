@@ -7,7 +7,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.task import Evaluation, TaskObjective, tune
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.task.tuning import propose

@@ -1,18 +1,153 @@
-"""The completions of one engine in a store: those that it takes from there, and those that it adds."""
+"""The completions of one engine in a store: those that it takes from there, and those that it adds.
+
+The key of a completion is a hash of everything that decides it: the request (:func:`request_key`) and
+the engine (:func:`engine_identity`).
+"""
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Collection, Generator, Iterable, Mapping
+from array import array
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.engine.completions.key import engine_identity, request_key
+import torch
+from torch import Tensor
+
 from soft_reasoning.engine.completions.store import CompletionStore
+from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.engine.running import RunningRequest
+from soft_reasoning.engine.sampling import settings
 from soft_reasoning.types import Completion
+
+RESOURCES = (
+    "max_batch_tokens",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "device_map",
+    "threads",
+)
+"""Settings of an engine that decide its speed and memory, not its completions.
+
+In low precision they change the last bits of sums, as other requests of a batch do. ``device`` is not among
+them, because with ``dtype=auto`` it determines the precision."""
+
+PACKAGES = ("soft-reasoning", "torch", "transformers", "vllm")
+"""Packages whose versions may decide a completion."""
+
+APART = (
+    "prompt_ids",
+    "soft",
+    "position",
+    "max_new_tokens",
+    "seed",
+    "role",
+    "deadline",
+    "turn",
+)
+"""Fields of a request that :func:`request_key` does not take as they are."""
+
+PIECES = 64
+"""Parts of a tensor that are summed apart."""
+
+
+def request_key(row: RunningRequest, engine: bytes) -> bytes:
+    """Return the key of a request to ``engine`` (its identity).
+
+    ``role``, ``deadline`` and ``turn`` are left out, since they decide no token of a finished completion. The
+    seed is left out where nothing is drawn.
+    """
+    request, soft = row.request, row.soft
+    drawn = row.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
+    facts = {
+        **{part.name: getattr(request, part.name) for part in fields(request) if part.name not in APART},
+        "max_new_tokens": row.max_new_tokens,
+        "seed": request.seed if drawn else None,
+        "position": len(row.head),
+        "soft": None if soft is None else (tuple(soft.shape), soft.dtype),
+    }
+    digest = blake2b(engine + repr(facts).encode(), digest_size=20)
+    digest.update(array("q", row.head + row.tail).tobytes())
+    if soft is not None:
+        digest.update(_bytes(soft).cpu().numpy().tobytes())
+    return digest.digest()
+
+
+@torch.no_grad()
+def engine_identity(engine: Any) -> bytes:
+    """Return a hash of what an engine's completions depend on besides the request.
+
+    These are its class and settings, its weights and their dtype, the model's configuration, the texts of its
+    tokens, and the versions of packages. Weights in memory are read, so adapters and quantization
+    count, whatever their names. The fingerprint of the files stands for weights that are elsewhere.
+    """
+    tokenizer, config = engine.tokenizer, getattr(engine.model, "config", None)
+    facts = {
+        "class": f"{type(engine).__module__}.{type(engine).__qualname__}",
+        "settings": {key: value for key, value in engine.settings.items() if key not in RESOURCES},
+        "versions": {name: _version(name) for name in PACKAGES},
+        "device": getattr(engine.device, "type", None),
+        "eos": sorted(engine.eos_ids),
+        "special": sorted(tokenizer.all_special_ids),
+        "model": None if config is None else _configuration(config),
+    }
+    digest = blake2b(json.dumps(facts, default=str).encode())
+    known = len(tokenizer) if hasattr(tokenizer, "__len__") else engine.vocabulary
+    digest.update(tokenizer.decode(list(range(min(known, engine.vocabulary)))).encode(errors="replace"))
+    elsewhere = False
+    for name, tensor in _tensors(engine):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        if tensor.is_meta:
+            elsewhere = True
+        else:
+            digest.update(checksum(tensor))
+    if elsewhere:
+        revision = getattr(config, "_commit_hash", None)
+        digest.update(weights_fingerprint(engine.model.config._name_or_path, revision).encode())
+    return digest.digest()
+
+
+def checksum(tensor: Tensor) -> bytes:
+    """Return sums over ``PIECES`` parts of the tensor's bytes; reads gigabytes in a second."""
+    raw = _bytes(tensor)
+    if raw.storage_offset() % 8:
+        raw = raw.clone()
+    whole = len(raw) // (8 * PIECES) * (8 * PIECES)
+    sums = raw[:whole].view(torch.int64).view(PIECES, -1).sum(-1)
+    return sums.cpu().numpy().tobytes() + raw[whole:].cpu().numpy().tobytes()
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().view(-1).view(torch.uint8)
+
+
+def _tensors(engine: Any) -> Iterator[tuple[str, Tensor]]:
+    if engine.model is None:
+        return iter([("embeddings", engine.embed(range(engine.vocabulary)))])
+    return chain(engine.model.named_parameters(), engine.model.named_buffers())
+
+
+def _configuration(config: Any) -> dict[str, Any]:
+    """A model's configuration without names of places."""
+    return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
 
 FILE = "completions.sqlite"
 """Name of a store in its folder."""

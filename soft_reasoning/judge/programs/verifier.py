@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
 from soft_reasoning.judge.programs.writing import Programs
-from soft_reasoning.judge.verifiers import Verdict
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.judge.verifier import Verdict
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Problem
 
 

@@ -18,8 +18,7 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.judge.programs.values import KINDS, as_answer
 from soft_reasoning.prompts import Wording
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import (
     GREEDY,
     MAX_NEW_TOKENS,

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.judge.final import FinalAnswer, count_votes, lost_at
-from soft_reasoning.judge.history import SearchHistory, stored_verdicts
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at, stored_verdicts
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
     read_answers,

@@ -21,9 +21,8 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
-from soft_reasoning.schedule.context import Context
 from soft_reasoning.schedule.job import Clock
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.scheduler import MAX_LIVE, drive
 from soft_reasoning.types import Problem, Result
 

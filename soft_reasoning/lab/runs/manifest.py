@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from soft_reasoning.engine.completions.key import RESOURCES as ENGINE_RESOURCES
+from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 

@@ -16,7 +16,7 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
 from soft_reasoning.judge.programs.writing import code_of
-from soft_reasoning.judge.verifiers import Verdict
+from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.lab.runs import local
 from soft_reasoning.lab.runs.records import read_answers, to_record
 from soft_reasoning.schedule.scheduler import drive

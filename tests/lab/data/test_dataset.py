@@ -5,9 +5,9 @@ from hydra.utils import instantiate
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import Dataset
-from soft_reasoning.prompts import Exemplar
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.demo import demo_dataset
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]

@@ -5,8 +5,7 @@ import re
 import pytest
 from viewed import GRADER, HOSTILE, data_of, problem, searched, write, write_all
 
-from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.history import SearchHistory, stored_verdicts
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, stored_verdicts
 from soft_reasoning.lab.reports.viewer import files
 from soft_reasoning.lab.reports.viewer.formulas import formulas_in
 from soft_reasoning.lab.reports.viewer.run import build_entry

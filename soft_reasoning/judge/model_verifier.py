@@ -1,31 +1,32 @@
-"""Verifiers: the same model judges a round's candidates (paper, "Optimisation Objective").
+"""The same model judges a round's candidates, or another model does (paper, "Optimisation Objective").
 
-A verifier returns a :class:`Verdict` on a round, or is a generator like a method, which yields effects
-first. It sees the problem without its gold answer. Candidates without a parsed answer are not shown and
-score 0. If no candidate can be shown, the model is not called and the verdict holds no answers (except for
-``fresh``, which never shows candidates).
-
-A :class:`ModelVerifier` combines a presentation (all in one prompt, one by one, without candidates) and a
-judgement (a fresh solution, a named choice); ``configuration/choices.py`` names the combinations.
+A :class:`ModelVerifier` combines a presentation and a judgement; ``configuration/choices.py`` names the
+combinations.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, counts, real, whole
-from soft_reasoning.judge.coherence import coherence
-from soft_reasoning.judge.judgement import FreshSolution, Judgement, NamedChoice, verdict_probability
-from soft_reasoning.judge.presentation import AllInOnePrompt, fitting, warn_of_bound
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.judge.review import (
+    AllInOnePrompt,
+    FreshSolution,
+    Judgement,
+    NamedChoice,
+    fitting,
+    verdict_probability,
+    warn_of_bound,
+)
+from soft_reasoning.judge.reward import coherence
+from soft_reasoning.judge.verifier import Verdict
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import (
     GREEDY,
     MAX_NEW_TOKENS,
@@ -43,144 +44,6 @@ SHOWN = ("reasoning", "answer")
 CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
 ALTERNATIVES = 10
 """Number of likeliest tokens among which 1, 0 and None are looked for."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A verifier's judgement of a round.
-
-    Attributes:
-        scores: A score in [0, 1] per candidate; None for a candidate that was not judged.
-        answers: The answers of the solutions that the verifier wrote, one per sample.
-        texts: The texts that the verifier wrote.
-        weights: Weight in [0, 1] of each answer; by default 1.
-        agreement: The scores before confidence; by default the scores.
-        prompts: The text of each prompt, one per text.
-        computed: Whether the answers are values of programs, which no grader reads from the texts.
-    """
-
-    scores: tuple[float | None, ...]
-    answers: tuple[str | None, ...] = ()
-    texts: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    agreement: tuple[float | None, ...] = ()
-    prompts: tuple[str, ...] = ()
-    computed: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.agreement:
-            object.__setattr__(self, "agreement", self.scores)
-        if not self.weights:
-            object.__setattr__(self, "weights", (1.0,) * len(self.answers))
-
-
-class Verifier(Protocol):
-    """Scores the candidates of a round."""
-
-    @property
-    def name(self) -> str:
-        """Its name, for messages."""
-        ...
-
-    def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Verdict | Steps[Verdict]:
-        """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before.
-
-        A verifier that asks the model is a generator: it yields effects and returns the verdict.
-        """
-        ...
-
-
-def verify(
-    verifier: Verifier,
-    problem: Problem,
-    candidates: Sequence[Candidate],
-    context: Context,
-    earlier: Sequence[Verdict],
-) -> Steps[Verdict]:
-    """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
-
-    Raises:
-        UserError: If it takes other parameters or returns anything else.
-    """
-    name = getattr(verifier, "name", type(verifier).__name__)
-    try:
-        inspect.signature(verifier.verify).bind(problem, candidates, context, earlier)
-    except TypeError as error:
-        raise UserError(
-            f"verifier={name}: expected verify(problem, candidates, context, earlier), got one that does not "
-            f"take them ({error})"
-        ) from error
-    verdict: Any = verifier.verify(problem, candidates, context, earlier)
-    if isinstance(verdict, Generator):
-        verdict = yield from verdict
-    if not isinstance(verdict, Verdict):
-        raise UserError(
-            f"verifier={name}: expected verify to return a Verdict, or to yield effects and return one, got "
-            f"{verdict!r:.80}"
-        )
-    return _checked(verdict, len(candidates), name)
-
-
-def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
-    """``verdict`` with scores that are floats; raises UserError unless it is one of ``count`` candidates."""
-    scores: list[tuple[float | None, ...]] = []
-    for values in (verdict.scores, verdict.agreement):
-        if not isinstance(values, tuple | list) or len(values) != count:
-            raise UserError(
-                f"verifier={name}: expected a Verdict with {count} scores, one for each candidate, got "
-                f"{values!r:.80}"
-            )
-        scores.append(tuple(None if value is None else read_score(value, name) for value in values))
-    for answer in verdict.answers:
-        if not isinstance(answer, str | None):
-            raise UserError(f"verifier={name}: expected answers that are texts or None, got {answer!r:.80}")
-    if len(verdict.weights) != len(verdict.answers):
-        raise UserError(
-            f"verifier={name}: expected {len(verdict.answers)} weights, one for each answer, got "
-            f"{verdict.weights!r:.80}"
-        )
-    return replace(verdict, scores=scores[0], agreement=scores[1])
-
-
-def read_score(value: Any, name: str) -> float:
-    """Return a score of the verifier ``name`` (a number, or a scalar of numpy or torch) as a float.
-
-    Raises:
-        UserError: Unless it is a number in [0, 1].
-    """
-    value = getattr(value, "item", lambda: value)()
-    value = float(value) if isinstance(value, bool) else value
-    return real(f"verifier={name}: score", value, least=0.0, most=1.0)
-
-
-@dataclass(frozen=True)
-class NoVerifier:
-    """Judges nothing, so rewards are coherence only, and only candidates vote."""
-
-    name: str = "none"
-
-    def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Verdict:
-        return Verdict((None,) * len(candidates))
-
-
-@dataclass(frozen=True)
-class Oracle:
-    """Compares with the gold answer, for analysis only: an upper bound for every verifier."""
-
-    name: str = "oracle"
-
-    def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Verdict:
-        if problem.gold is None:
-            raise UserError(
-                "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
-            )
-        return Verdict(tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates))
 
 
 class Review(NamedTuple):

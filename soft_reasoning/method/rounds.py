@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from soft_reasoning.answers import FREE
-from soft_reasoning.judge.combine import Reward, rewards_of
-from soft_reasoning.judge.final import FinalAnswer
-from soft_reasoning.judge.history import SearchHistory, same_answers
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, same_answers
 from soft_reasoning.judge.programs import ProgramVerifier
-from soft_reasoning.judge.verifiers import NoVerifier, Verdict, Verifier, verify
-from soft_reasoning.schedule.context import Context
-from soft_reasoning.schedule.method import Steps
+from soft_reasoning.judge.reward import Reward, rewards_of
+from soft_reasoning.judge.verifier import NoVerifier, Verdict, Verifier, verify
+from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Candidate, Problem, Result, Round
 
