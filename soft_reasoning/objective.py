@@ -13,8 +13,7 @@ from torch import Tensor
 
 from soft_reasoning.judge.reward import rewards_of
 from soft_reasoning.method.rounds import Rounds
-from soft_reasoning.method.search_space import SearchSpace
-from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.method.soft_reasoning import SearchSpace, SoftReasoning
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -53,7 +52,7 @@ class SoftReasoningObjective(BaseTestProblem):
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
-        space: The question's :class:`~soft_reasoning.method.search_space.SearchSpace`.
+        space: The question's :class:`~soft_reasoning.method.soft_reasoning.SearchSpace`.
         usage: Tokens and sequences so far, by role.
 
     Raises:

@@ -13,7 +13,7 @@ LAB = ("data", "runs", "reports")
 RUNS = "soft_reasoning.lab.runs"
 READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.records"}
 """What reports know of runs: names and readers of files, configurations, records."""
-SHARED = {"base", "search_space", "rounds"}
+SHARED = {"base", "rounds"}
 """What several methods are made of."""
 SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 
