@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from experiments.bench_engine import linear_layers
 from experiments.bench_gpu import PEAKED
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, model_runner
 from soft_reasoning.engine.huggingface.decode_graphs import DecodeGraphs
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner

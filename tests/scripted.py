@@ -4,8 +4,7 @@ import torch
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine import base
-from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
 from soft_reasoning.schedule.method import Limits
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
 from tests.engine.models import random_ids, tiny

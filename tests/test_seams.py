@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.testing.engine import EngineContract
 from tests.engine.models import random_ids, tiny
 

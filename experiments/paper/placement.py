@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.tables import Table

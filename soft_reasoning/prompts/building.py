@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from soft_reasoning.checks import choice, form
-from soft_reasoning.prompts.chat import ChatTemplate, Message
-from soft_reasoning.prompts.special_tokens import PromptEncoder
+from soft_reasoning.prompts.chat import ChatTemplate, Message, PromptEncoder
 from soft_reasoning.prompts.wording import Exemplar, Wording
 from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for

@@ -1,7 +1,7 @@
-"""Contract suites for pytest: what every engine, embedding, surrogate and acquisition function must do."""
+"""Contract suites for pytest: what every part of a kind must do."""
 
 import pytest
 
-SUITES = ("acquisition", "embedding", "engine", "surrogate")
+SUITES = ("acquisition", "embedding", "engine", "method", "surrogate", "verifier")
 
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in SUITES))

@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.engine import loading
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from tests.engine.models import random_ids
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, model_runner
 from soft_reasoning.engine.huggingface.attention import KeyValuePool
 from soft_reasoning.types import Request

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, decode_graphs, model_runner, probe
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.huggingface.sequence import Sequence

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
 from soft_reasoning.testing.engine import EngineContract
 from soft_reasoning.types import Request, UserError
 

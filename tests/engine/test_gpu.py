@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.types import Request

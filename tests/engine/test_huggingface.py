@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from soft_reasoning.engine import loading
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.huggingface.plain_runner import PlainRunner

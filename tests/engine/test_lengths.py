@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engine.huggingface.sequence import Sequence

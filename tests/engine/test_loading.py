@@ -22,7 +22,7 @@ from transformers import (
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.devices import is_out_of_memory
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.loading import eos_ids

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, probe
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.huggingface.probe import divergence, in_float32

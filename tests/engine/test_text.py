@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.text import StopChecker
 from soft_reasoning.types import FinishReason
 

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive

@@ -4,7 +4,7 @@ import pytest
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Problem

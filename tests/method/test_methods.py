@@ -112,38 +112,6 @@ def test_placement_and_scope(engine, placement, scope):
     assert len(result.candidates[0].u) == 4 * scope
 
 
-PROGRAMS = ["program", "program_consistency", "mixed_consistency"]
-BUDGETED = (
-    "soft_reasoning random_embedding verified_sampling cot self_consistency best_of_n fire cot_decoding "
-    "verifier_only rap prefix_scorer random_soft_prompts several_temperatures adaptive_consistency "
-    "early_stopping_consistency self_certainty deepconf"
-).split() + PROGRAMS
-LONG = (
-    "rap",
-    "best_of_n",
-    "adaptive_consistency",
-    "random_embedding",
-    "mixed_consistency",
-)
-
-
-@pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in BUDGETED]
-)
-def test_every_method_keeps_within_its_budget(engine, method):
-    def written(result):
-        return sum(usage.generated_tokens for usage in result.usage.values())
-
-    options = [f"method={method}", *(["prompt=math"] if method in PROGRAMS else [])]
-    free = solve(engine, *options)
-    nearly = min(map(written, free.values())) - 1
-    for most in (1, 40, nearly):
-        for name, result in solve(engine, *options, f"max_tokens={most}").items():
-            assert written(result) <= min(most, written(free[name]))
-            assert result.candidates or most < nearly and (most == 1 or method == "rap")
-    assert all(written(r) <= 12 for r in solve(engine, *options, "max_seconds=0.0001").values())
-
-
 @pytest.mark.parametrize(
     ("method", "bad"),
     [

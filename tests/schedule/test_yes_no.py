@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.schedule.solutions import ask_yes_no, probability_of_yes, word_ids
 from soft_reasoning.types import Completion, Prompt, UserError
 

@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import Candidate, Solution  # noqa: E402
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer  # noqa: E402
+from soft_reasoning.engine.fake import FakeTokenizer  # noqa: E402
 from soft_reasoning.serve.requests import TextBody  # noqa: E402
 from soft_reasoning.serve.responses import build_choices  # noqa: E402
 from tests.serve.serving import QUESTION, ask, chat, served  # noqa: E402

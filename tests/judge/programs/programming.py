@@ -4,7 +4,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method, build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine import base
-from soft_reasoning.engine.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import GREEDY, Completion, Problem

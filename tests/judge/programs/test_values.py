@@ -9,8 +9,7 @@ import pytest
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader, equal
 from soft_reasoning.judge.programs.sandbox import Outcome
-from soft_reasoning.judge.programs.values import KINDS, as_answer
-from soft_reasoning.judge.programs.writing import answer_of
+from soft_reasoning.judge.programs.writing import KINDS, answer_of, as_answer
 from soft_reasoning.judge.released import ReleasedGrader
 from soft_reasoning.types import Problem
 

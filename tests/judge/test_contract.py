@@ -1,0 +1,29 @@
+"""Every verifier under the contract suite, on the fake engine."""
+
+import pytest
+
+from soft_reasoning.configuration.build import build_method
+from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.testing import verifier as contract
+from soft_reasoning.testing.method import fake_context
+
+CHECKS = (
+    contract.scores_lie_between_0_and_1,
+    contract.candidates_without_an_answer_are_not_called_right,
+    contract.a_problem_alone_gets_the_scores_that_it_gets_among_others,
+    contract.the_reference_answer_is_not_read,
+)
+
+
+@pytest.fixture(scope="module")
+def context():
+    return fake_context()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", choices("verifier"))
+def test_contract(name, check, context):
+    if (name, check) == ("oracle", contract.the_reference_answer_is_not_read):
+        return  # it is for analysis: it reads nothing else
+    config = compose_config(["engine=fake", "prompt=math", f"verifier={name}", "max_new_tokens=30"])
+    check(build_method(config).verifier, context)
