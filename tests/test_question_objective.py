@@ -131,5 +131,5 @@ print(*sorted(rooms))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert {"space", "methods"} <= {*done.stdout.split()}
-    assert not {"configuration", "runs", "reports", "api", "commands"} & {*done.stdout.split()}
+    assert {"search", "method"} <= {*done.stdout.split()}
+    assert not {"configuration", "lab", "reasoner", "commands"} & {*done.stdout.split()}

@@ -137,7 +137,8 @@ class OwnModel(LlamaForCausalLM):
 def test_auto_counts_the_parameters_of_a_model_with_code_of_its_own(
     tmp_path, monkeypatch, engine, read_as_fake
 ):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    speeds = {(torch.float32, 1): 1e9, (torch.bfloat16, 1): 9e9}
+    monkeypatch.setattr(loading, "product_speeds", lambda width: speeds)
     monkeypatch.setattr(loading, "LARGE", 1000)
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = tmp_path / "own"
