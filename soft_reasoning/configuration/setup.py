@@ -34,6 +34,7 @@ from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options, check_overrides, checked, named, replaced
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import UserError
 
@@ -96,7 +97,8 @@ class Setup:
             self.config, method = self._method(options)
         check_wording(self.config, method)
         self.answer_type: str = self._type or _prompted(self.config)
-        self._exemplars = built(self.config, "dataset").exemplars()
+        shown = self.config.dataset.get("shots")
+        self._exemplars: Sequence[Exemplar] = built(self.config, "dataset").exemplars() if shown else ()
 
     def solving(self, changes: Mapping[str, Any]) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.
