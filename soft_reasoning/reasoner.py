@@ -238,8 +238,8 @@ class SoftReasoner:
             while shown.done < len(jobs):
                 shown.tokens = sum(job.written for job in jobs.values() if job.done())
                 shown.work([job.written for job in jobs.values() if job.begun and not job.done()])
-                with suppress(Empty):
-                    shown.done += _ended(updates.get(timeout=REDRAW if progress else None), on_round)
+                with suppress(Empty):  # a wait without an end would miss Ctrl-C if it came just before
+                    shown.done += _ended(updates.get(timeout=REDRAW), on_round)
         return self._solutions(problems, alone, jobs)
 
     @overload
