@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NotRequired, Required, TypeAlias, TypedDict, cast
 
-from soft_reasoning.checks import whole
+from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.checks import choice, whole
 from soft_reasoning.types import GivenPrompt, Problem, UserError
 
 ROLES = ("system", "user", "assistant")
@@ -22,6 +23,7 @@ class Message(TypedDict):
 class Question(TypedDict):
     """A question with an id, which seeds its random draws; the id is the text by default.
 
+    ``answer_type`` is its type of answer, if it is not the reasoner's.
     ``prompt`` is the complete prompt in place of the wording: a text, which the tokenizer encodes with its
     special tokens, or token ids. With it, ``stop`` and ``max_new_tokens`` limit a completion. A verifier
     still uses ``question`` and the configured wording.
@@ -29,6 +31,7 @@ class Question(TypedDict):
 
     question: Required[str]
     id: NotRequired[str | int]
+    answer_type: NotRequired[str]
     prompt: NotRequired[str | Sequence[int]]
     stop: NotRequired[Sequence[str]]
     max_new_tokens: NotRequired[int]
@@ -71,6 +74,7 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
     if not isinstance(text, str) or not text.strip():
         raise UserError(f"solve: expected a question in words, got {text!r:.80}")
     name = text if options.get("id") is None else str(options["id"])
+    answer_type = choice("answer_type", options.get("answer_type") or answer_type, ANSWER_TYPES)
     return Problem(name, text, None, answer_type, messages=earlier, given=_prompt(options))
 
 

@@ -400,10 +400,10 @@ class SoftReasoner:
         Raises:
             UserError: For an id with two questions.
         """
-        method, context = self._setup.solving(changes)
+        method, context = self._setup.solving(changes, {problem.answer_type for problem in problems})
         jobs = dict[str, Job[Any]]()
         for problem in problems:
-            job = jobs.setdefault(problem.id, Job(problem, method, context, watch))
+            job = jobs.setdefault(problem.id, Job(problem, method, context.of(problem), watch))
             if job.problem != problem:
                 raise UserError(
                     f"solve: expected different ids, got two questions with {problem.id!r}; rename one"

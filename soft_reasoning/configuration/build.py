@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any, NoReturn, cast
 
 from hydra.errors import InstantiationException
@@ -16,17 +17,19 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.configuration.compose import compose_config, quoted
+from soft_reasoning.configuration.compose import compose_config, prompt_for, quoted
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.prompts import Exemplar, Prompts
+from soft_reasoning.prompts import Exemplar, Prompts, Wording
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import Problem, UserError
 
+ASKED = ("layout", "system", "date", "chat_options")
+"""Options of a prompt that do not depend on the type of answer."""
 _REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")
 """A reference of OmegaConf to another key; dots before it start from where it stands."""
 
@@ -166,6 +169,7 @@ def build_context(
     exemplars: Sequence[Exemplar] = (),
     models: SecondModels | None = None,
     method: Method | None = None,
+    types: Iterable[str] = (),
 ) -> Context:
     """Build the context of a run's methods.
 
@@ -175,6 +179,8 @@ def build_context(
         exemplars: The data set's exemplars.
         models: Loads other models that the method names; by default they belong to the context.
         method: The method, if it is not the configuration's.
+        types: Types of the problems' answers. A type that the prompt does not ask for gets the prompt of that
+            type, without exemplars.
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
@@ -188,10 +194,24 @@ def build_context(
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
-    parts = _worded_parts(method or build_method(config))
+    method = method or build_method(config)
+    parts = _worded_parts(method)
     names = dict.fromkeys(name for part in parts if (name := getattr(part, "model", None)))
     models = models or SecondModels()
-    return replace(context, judges={name: _judge(name, config, context, exemplars, models) for name in names})
+    judges = {name: _judge(name, config, context, exemplars, models) for name in names}
+    prompted, others = config.prompt.get("answer_type"), dict[str, Context]()
+    for kind in sorted({*types} - {prompted}) if prompted else ():
+        asked = config.copy()
+        asked.prompt = {**_prompt_of(kind), **{key: config.prompt[key] for key in ASKED}}
+        _check_reviews(asked, method)
+        others[kind] = build_context(asked, engine, (), models, method)
+    return replace(context, judges=judges, others=others)
+
+
+@cache
+def _prompt_of(answer_type: str) -> DictConfig:
+    """The shipped prompt for answers of a type."""
+    return compose_config([f"prompt={prompt_for(answer_type)}"]).prompt
 
 
 def _judge(
@@ -209,7 +229,7 @@ def _judge(
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
     settings = plain(config.prompt)
-    options = {key: settings[key] for key in ("layout", "system", "date", "chat_options")}
+    options = {key: settings[key] for key in ASKED}
     return Prompts(tokenizer, built(config, "prompt.wording"), exemplars=exemplars, **options)
 
 
@@ -229,12 +249,19 @@ def check_wording(config: DictConfig, method: Method) -> None:
     Raises:
         UserError: In one line.
     """
-    wording = built(config, "prompt.wording")
+    wording = _check_reviews(config, method)
+    for part in _worded_parts(method):
+        if isinstance(part, Programs) and not part.model:
+            part.check_wording(wording)
+
+
+def _check_reviews(config: DictConfig, method: Method) -> Wording:
+    """Return the prompt's wording; raise UserError if it has none for the method's reviews."""
+    wording: Wording = built(config, "prompt.wording")
     for part in _worded_parts(method):
         if isinstance(part, ModelVerifier) and part.presentation.shows_candidates:
             wording.review(part.name)
-        elif isinstance(part, Programs) and not part.model:
-            part.check_wording(wording)
+    return wording
 
 
 def _worded_parts(method: Method) -> list[Any]:
@@ -266,7 +293,7 @@ def check_problems(problems: Sequence[Problem], context: Context) -> None:
                 f"grader: expected a grader for answers of type {problem.answer_type}, got "
                 f"{context.grader.name}; use grader=default"
             )
-        length = len(context.prompts.solve(problem).ids)
+        length = len(context.of(problem).prompts.solve(problem).ids)
         if length >= room:
             fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"
             raise UserError(

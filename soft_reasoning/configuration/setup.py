@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,8 +100,10 @@ class Setup:
         shown = self.config.dataset.get("shots")
         self._exemplars: Sequence[Exemplar] = built(self.config, "dataset").exemplars() if shown else ()
 
-    def solving(self, changes: Mapping[str, Any]) -> tuple[Method, Context]:
+    def solving(self, changes: Mapping[str, Any], types: Iterable[str] = ()) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.
+
+        ``types`` are the types of its questions' answers.
 
         With another method, default options are dropped that belong to the default method.
 
@@ -115,16 +117,19 @@ class Setup:
         options: Mapping[str, Any] = {**defaults, **changes}
         config, method = self._method(options)
         check_wording(config, method)
-        context = build_context(config, self.engine, self._exemplars, self.models, method=method)
+        context = build_context(config, self.engine, self._exemplars, self.models, method, types)
         limits = Limits(
             options.get("max_tokens") or config.max_tokens, options.get("max_seconds") or config.max_seconds
         )
-        seed = options.get("seed", context.seed)
-        judges = {name: replace(judge, seed=seed) for name, judge in context.judges.items()}
-        prompts = context.prompts.ending(
-            options.get("stop") or (), max_new_tokens=options.get("max_new_tokens")
-        )
-        context = replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges)
+        seed, ending = options.get("seed", context.seed), options.get("stop") or ()
+
+        def limited(context: Context) -> Context:
+            judges = {name: replace(judge, seed=seed) for name, judge in context.judges.items()}
+            prompts = context.prompts.ending(ending, max_new_tokens=options.get("max_new_tokens"))
+            others = {kind: limited(other) for kind, other in context.others.items()}
+            return replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges, others=others)
+
+        context = limited(context)
         check_fits(method, context)
         return method, context
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.judge.programs import Programs
+from soft_reasoning.judge.programs.writing import INSTEAD, NOT_COMPUTED, Programs
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.types import Problem, Result
+from soft_reasoning.types import Problem, Result, UserError
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,9 @@ class ProgramConsistency(Programs):
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         programs = yield from self.write(problem, context, 0, self.samples, role="candidate")
+        if not programs:
+            raise UserError(
+                f"{NOT_COMPUTED}a question with an answer of type {problem.answer_type}; {INSTEAD}"
+            )
         answer = context.grader.vote([program.answer for program in programs], problem.answer_type)
         return Result(answer, tuple(program.candidate for program in programs))

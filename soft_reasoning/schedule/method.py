@@ -45,6 +45,7 @@ class Context:
         seed: The run's seed.
         limits: Bounds of each problem, which the scheduler enforces.
         judges: Contexts of other models that act as judges, by name.
+        others: Contexts of problems whose answers are of another type than the prompt asks for, by type.
     """
 
     engine: Engine
@@ -53,6 +54,11 @@ class Context:
     seed: int
     limits: Limits = Limits()
     judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
+    others: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
+
+    def of(self, problem: Problem) -> Context:
+        """The context in which ``problem`` is solved: its prompt asks for the problem's type of answer."""
+        return self.others.get(problem.answer_type, self)
 
     @property
     def engines(self) -> list[Engine]:

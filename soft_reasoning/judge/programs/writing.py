@@ -7,6 +7,7 @@ al., arXiv 2211.10435). Its prompt is the task ``program`` of the wording.
 from __future__ import annotations
 
 import ast
+import logging
 import math
 import re
 import textwrap
@@ -14,6 +15,7 @@ import warnings
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from typing import Any, cast
 
 from soft_reasoning.answers import AnswerGrader, read_value
@@ -83,6 +85,8 @@ def _number(value: Any) -> str | None:
     text = f"{Decimal(f'{value:.12g}'):f}"  # 0.1 + 0.2 is 0.3
     return text if len(text) <= MOST_DIGITS else "0"
 
+
+log: logging.Logger = logging.getLogger(__name__)
 
 TASK = "program"
 """The name of the wording in ``prompt.wording.tasks``."""
@@ -184,13 +188,13 @@ class Programs:
     ) -> Steps[list[Program]]:
         """Write and run the programs ``first`` to ``first + count - 1`` of a question.
 
-        Raises:
-            UserError: If a program cannot compute an answer of the question's type.
+        There are none, as a warning says once, for a question whose type of answer the prompt asks no
+        programs for. If no question has such a prompt, :meth:`check_wording` has refused the run.
         """
         kind, judge = problem.answer_type, self.judge(context)
-        if kind not in KINDS:
-            raise UserError(f"{NOT_COMPUTED}a question with an answer of type {kind}; {INSTEAD}")
-        self.check_wording(judge.prompts.wording)
+        if kind not in KINDS or TASK not in judge.prompts.wording.tasks:
+            _warn_of_words(kind)
+            return []
         prompt = judge.prompts.task(TASK, problem.without_gold())
         sampled = Sampling(self.temperature, self.top_k, self.top_p)
         requests = [
@@ -213,6 +217,12 @@ class Programs:
             answer, error = answer_of(outcome, problem, context.grader)
             programs.append(Program(code, answer, error, shown, completion))
         return programs
+
+
+@cache
+def _warn_of_words(kind: str) -> None:
+    """Warn once per process rather than for every question."""
+    log.warning("programs: questions with an answer of type %s are answered in words alone", kind)
 
 
 def code_of(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.exemplars import Exemplar
@@ -32,6 +33,8 @@ NAMES: dict[str, Callable[[Sequence[str], Sequence[str]], Sequence[str]]] = {
 @dataclass(frozen=True)
 class Columns:
     """An adapter: the columns of the question, the gold answer and, optionally, an id and the choices.
+
+    A field ``answer_type`` of a row is that row's type of answer.
 
     ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
     the question as (A), (B), .... ``answer=None`` loads questions without gold answers.
@@ -58,9 +61,15 @@ class Columns:
         Raises:
             UserError: Where a row names no choice in a way that fits the rows before it.
         """
-        if self.answer_as or self.answer is None or self.choices is None or self.answer_type != "choice":
+        if self.choices is not None and not any(self.choices in row.doc for row in rows):
+            for row in rows[:1]:
+                with located(row):
+                    self._require(row.doc, "choices")
+        if self.answer_as or self.answer is None or self.choices is None:
             return self
-        ways = [*NAMES]
+        ways, rows = [*NAMES], [row for row in rows if self.type_of(row.doc) == "choice"]
+        if not rows:
+            return self
         for row in rows:
             with located(row):
                 earlier, ways = ways, [way for way in self._ways(row.doc, self.answer) if way in ways]
@@ -72,6 +81,10 @@ class Columns:
         others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
         log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
         return replace(self, answer_as=ways[0])
+
+    def type_of(self, row: Mapping[str, Any]) -> str:
+        """Return the type of a row's answer."""
+        return one_of("answer_type", str(row.get("answer_type") or self.answer_type), ANSWER_TYPES)
 
     def _ways(self, row: Mapping[str, Any], column: str) -> list[str]:
         """The ways of ``NAMES`` in which a row's answer names one of its choices."""
@@ -86,26 +99,31 @@ class Columns:
 
     def problem(self, row: Mapping[str, Any], index: int) -> Problem:
         """Return the problem of a row."""
-        for option in ("question", "answer", "id", "choices"):
-            column = getattr(self, option)
-            if column is not None and column not in row:
-                names = [str(name) for name in row]
-                raise UserError(
-                    f"expected a field '{column}', got {', '.join(names) or 'no field'}; name yours, such as "
-                    f"dataset.row.{option}={names[0] if names else 'NAME'}"
-                )
+        kind = self.type_of(row)
+        for option in ("question", "answer", "id", *(["choices"] if kind == "choice" else [])):
+            self._require(row, option)
         question, gold = fields.text(row, self.question), None
         texts, labels = self._choices(row)
         if texts:
             listed = (f"({letter}) {text}" for letter, text in zip(_LETTERS, texts, strict=False))
             question = "\n".join((question, *listed))
         if self.answer is not None:
-            gold = self._gold(row, self.answer, texts, labels)
+            gold = self._gold(row, self.answer, kind, texts, labels)
         identity = index if self.id is None else fields.text(row, self.id)
-        return Problem(f"{self.name}-{identity}", question, gold, self.answer_type, row)
+        return Problem(f"{self.name}-{identity}", question, gold, kind, row)
+
+    def _require(self, row: Mapping[str, Any], option: str) -> None:
+        """Raise UserError if the column that ``option`` names is not in the row."""
+        column = getattr(self, option)
+        if column is not None and column not in row:
+            names = [str(name) for name in row]
+            raise UserError(
+                f"expected a field '{column}', got {', '.join(names) or 'no field'}; name yours, such as "
+                f"dataset.row.{option}={names[0] if names else 'NAME'}"
+            )
 
     def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-        if self.choices is None:
+        if self.choices is None or self.choices not in row:
             return [], []
         choices = fields.value(row, self.choices)
         labels = None
@@ -115,13 +133,19 @@ class Columns:
             raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(choices)[:60]}")
         return fields.texts(choices, self.choices), fields.texts(labels or [], self.choices)
 
-    def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:
-        if self.answer_type == "number":
-            return fields.number(row, column)
-        if self.answer_type == "boolean":
-            return fields.boolean(row, column)
+    def _gold(
+        self, row: Mapping[str, Any], column: str, kind: str, texts: list[str], labels: list[str]
+    ) -> str:
+        if kind in ("number", "boolean"):
+            try:
+                return fields.number(row, column) if kind == "number" else fields.boolean(row, column)
+            except UserError as error:
+                raise UserError(
+                    f"{error}; dataset.answer_type={kind} is the type of all answers, a column "
+                    f"answer_type that of each ({', '.join(ANSWER_TYPES)})"
+                ) from error
         gold = fields.text(row, column)
-        if self.answer_type != "choice":
+        if kind != "choice":
             return gold
         way = self.answer_as or self._ways(row, column)[0]
         names = NAMES[way](texts, labels)

@@ -75,7 +75,8 @@ class LocalLauncher:
         else:
             self._engine.begin_run()
         self._models.begin_run()
-        context = build_context(config, self._engine, exemplars, self._models, method)
+        types = {problem.answer_type for problem in problems}
+        context = build_context(config, self._engine, exemplars, self._models, method, types)
         check_fits(method, context)
         check_problems(problems, context)
         return Local(method, context, config.max_live)
