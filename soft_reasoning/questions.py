@@ -37,8 +37,8 @@ class Question(TypedDict):
     max_new_tokens: NotRequired[int]
 
 
-QuestionLike: TypeAlias = str | Question | Sequence[Message]
-"""One question; in a chat the last message, which is the user's."""
+QuestionLike: TypeAlias = str | Question | Sequence[Message] | Problem
+"""One question; in a chat the last message, which is the user's. A problem is taken as it is."""
 
 
 def read_questions(
@@ -49,7 +49,7 @@ def read_questions(
     Raises:
         UserError: For an invalid question.
     """
-    if isinstance(questions, str | Mapping) or _is_chat(questions):
+    if isinstance(questions, str | Mapping | Problem) or _is_chat(questions):
         return [read_question(cast(QuestionLike, questions), answer_type)], True
     if not isinstance(questions, Iterable) or isinstance(questions, bytes):
         raise UserError(f"solve: expected a question in words or a list of them, got {questions!r:.80}")
@@ -58,6 +58,8 @@ def read_questions(
 
 def read_question(question: QuestionLike, answer_type: str) -> Problem:
     """Return the problem of one question."""
+    if isinstance(question, Problem):
+        return question
     text: Any = question
     options: Mapping[str, Any] = {}
     earlier: tuple[tuple[str, str], ...] = ()

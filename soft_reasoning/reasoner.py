@@ -279,7 +279,7 @@ class SoftReasoner:
                 ended += _ended(await updates.get(), on_round)
         return self._solutions(problems, alone, jobs)
 
-    def problem(self, question: str | Question, gold: str | None = None) -> Problem:
+    def problem(self, question: QuestionLike, gold: str | None = None) -> Problem:
         """Return the question as methods see it, with its reference answer if it has one.
 
         Raises:

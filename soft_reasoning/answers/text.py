@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from soft_reasoning.answers.statement import Place, Reading
+from soft_reasoning.types import UserError
 
 _SENTENCE_END = re.compile(
     r"(?<![\s.(][A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt))(?<!\bMrs)\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))"
@@ -78,6 +79,35 @@ def read_json(text: str) -> Reading | None:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
+
+
+def check_schema(schema: Any) -> str:
+    """Return a JSON Schema as text (extra ``serve``).
+
+    Raises:
+        UserError: If it is none.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError as error:
+        raise UserError(f"expected a JSON Schema, got one with an error: {error.message:.200}") from error
+    return json.dumps(schema, ensure_ascii=False)
+
+
+def fits_schema(answer: str, schema: str) -> bool:
+    """Whether ``answer``, a JSON text, fits the JSON Schema ``schema``, another one."""
+    return _validator(schema).is_valid(json.loads(answer))
+
+
+@lru_cache
+def _validator(schema: str) -> Any:
+    from jsonschema.validators import validator_for
+
+    content = json.loads(schema)
+    return validator_for(content)(content)
 
 
 def same_json(a: str, b: str, absolute: float, relative: float) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.answers import fits_schema
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.method import Context, Steps
@@ -55,6 +56,8 @@ def read_candidate(
     answer = context.grader.extract(
         context.prompts.split(text, problem)[1], problem.answer_type, problem.question, cut=completion.cut
     )
+    if answer is not None and problem.schema is not None and not fits_schema(answer, problem.schema):
+        answer = None
     return Candidate(
         text=text,
         answer=answer,

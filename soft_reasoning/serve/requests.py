@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from soft_reasoning.answers.text import check_schema
 from soft_reasoning.engine.text import decode
 from soft_reasoning.questions import Message, QuestionLike
 from soft_reasoning.serve.errors import ApiError
+from soft_reasoning.types import Problem
 
 HINTS = frozenset(
     "client_metadata include metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
@@ -24,9 +27,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "modalities": (["text"],),
     "repetition_penalty": (1,),
-    "response_format": ({"type": "text"},),
     "skip_special_tokens": (True,),
-    "text": ({"format": {"type": "text"}},),
     "tool_choice": ("auto", "none"),
     "top_k": (-1,),
 }
@@ -118,6 +119,40 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(i) is int for i in cast(list[Any], value))
 
 
+class Form(BaseModel):
+    """The form of an answer: ``response_format`` of chats and completions, ``text.format`` of responses."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: dict[str, Any] = {}
+    schema_: dict[str, Any] = Field(default={}, alias="schema")
+
+    def ask(self, problem: Problem, answer_type: str | None) -> Problem:
+        """Return ``problem`` with this form: its question asks for it, and other answers are unread.
+
+        Raises:
+            UserError: For a schema that is none.
+        """
+        if self.type == "text":
+            return replace(problem, answer_type=answer_type or problem.answer_type)
+        schema = {"type": "object"}
+        if self.type == "json_schema":
+            schema = self.schema_ or self.json_schema.get("schema") or {}
+        text = check_schema(schema)
+        wanted = "a JSON object" if self.type == "json_object" else f"JSON that fits this JSON Schema: {text}"
+        question = f"{problem.question}\n\nAnswer with {wanted}\nWrite nothing else."
+        return replace(problem, question=question, answer_type="json", schema=text)
+
+
+class TextOptions(BaseModel):
+    """The field ``text`` of a request for a response."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Form = Form()
+
+
 class Extra(BaseModel):
     """The field ``soft_reasoning``: options without a field of OpenAI's API."""
 
@@ -127,6 +162,7 @@ class Extra(BaseModel):
     k: int | None = Field(default=None, ge=1)
     rounds: int | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, gt=0)
+    answer_type: str | None = None
 
 
 Count = Annotated[int, Field(ge=1)]
@@ -153,7 +189,14 @@ class Body(BaseModel):
     logprobs: bool | int | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
+    response_format: Form = Form()
+    text: TextOptions = TextOptions()
     soft_reasoning: Extra = Extra()
+
+    @property
+    def form(self) -> Form:
+        """The form of the answers."""
+        return self.text.format if self.text.format.type != "text" else self.response_format
 
     @model_validator(mode="before")
     @classmethod

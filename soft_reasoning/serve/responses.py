@@ -43,7 +43,10 @@ class Choice:
 def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
     """Return at most ``n`` choices: the chosen solution, then the others by reward."""
     lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
-    candidates = solution.ranked[: body.n]
+    candidates = solution.ranked
+    if body.form.type != "text":
+        candidates = [c for c in candidates if c is not None and c.answer is not None]
+    candidates = candidates[: body.n]
     return [_choice(c, solution, "" if i else lines, body, prompts) for i, c in enumerate(candidates)]
 
 
@@ -58,7 +61,9 @@ def _choice(
         extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
         return Choice(text, lines + thought, "stop", 0, None, extra)
     logprobs = None
-    if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
+    if body.form.type != "text":
+        text = candidate.answer or ""  # JSON alone, not the text around it
+    elif candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
         ids, tokenizer = candidate.token_ids, prompts.tokenizer  # a text ends before an incomplete character
         begin = len(candidate.opening)  # it has no token
         ends = [begin + len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]

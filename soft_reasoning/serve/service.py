@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
+from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.checks import choice
 from soft_reasoning.configuration.compose import choices
 from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options
@@ -15,7 +18,12 @@ from soft_reasoning.serve.errors import ApiError
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Round, UserError
+from soft_reasoning.types import Problem, Round, UserError
+
+RETRIES = 5
+"""Samples that are written where an answer does not have the form that was asked for."""
+KEPT = ("stop", "max_seconds", "seed", "max_tokens", "max_new_tokens")
+"""Options of the first call that hold for them."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -84,14 +92,34 @@ class Service:
         if self.settings.unknown_fields == "refuse":
             body.refuse_unused()
         questions = body.questions(self.reasoner.context.engine.tokenizer)
-        options = self._options(body, len(questions))
+        options, kind = self._options(body, len(questions)), body.soft_reasoning.answer_type
+        if kind is not None:
+            choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
+        problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
+        solutions = await self._solved(problems, options, on_round)
+        if body.form.type != "text" and any(solution.answer is None for solution in solutions):
+            kept = {name: value for name, value in options.items() if name in KEPT}
+            again = cast(Options, {**kept, "method": "self_consistency", "k": RETRIES})
+            solutions = await self._solved(problems, again, on_round)
+            if any(solution.answer is None for solution in solutions):
+                raise ApiError(
+                    422,
+                    "response_format: expected JSON of this form, and the model wrote none, nor in "
+                    f"{RETRIES} more samples; simplify the schema, or use a larger model",
+                    "response_format",
+                )
+        return solutions
+
+    async def _solved(
+        self, problems: Sequence[Problem], options: Options, on_round: Callable[[Round], None] | None
+    ) -> list[Solution]:
         try:
-            return await self.reasoner.asolve(questions, on_round=on_round, **options)
+            return await self.reasoner.asolve(problems, on_round=on_round, **options)
         except NoSuchOption as error:
-            if body.temperature is None or error.name != "temperature":
+            if options.get("temperature") is None or error.name != "temperature":
                 raise
         options["temperature"] = None  # clients always send it, also to methods without a temperature
-        return await self.reasoner.asolve(questions, on_round=on_round, **options)
+        return await self.reasoner.asolve(problems, on_round=on_round, **options)
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""
