@@ -37,6 +37,11 @@ COMMANDS = {
         "FOLDER [PROBLEM]",
         "show a run's results, or explain one problem; --tables writes its tables",
     ),
+    "convert": (
+        f"{HERE}.convert:main",
+        "FILE.gguf FOLDER",
+        "write a GGUF file as a folder that loads in seconds",
+    ),
 }
 """For each command: its function, which takes the words after the command; its usage; and what it does."""
 

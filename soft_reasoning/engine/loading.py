@@ -137,7 +137,13 @@ def load(
         model.config._name_or_path = path  # transformers names the folder, which may hold other models
         add_end_of_turn(model, path)
         kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
-        log.info("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
+        log.info(
+            "%s is dequantised to %s: %.1f MB of weights; soft-reasoning convert %s FOLDER does it once",
+            Path(path).name,
+            kind,
+            size,
+            path,
+        )
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
 
 
