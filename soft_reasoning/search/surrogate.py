@@ -1,8 +1,5 @@
 """The surrogate: GPyTorch's exact GP with fixed noise, batched over problems, and its parameters."""
 
-# GPyTorch has no types.
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
-
 from __future__ import annotations
 
 import math
