@@ -1,4 +1,4 @@
-"""Rules replayed on recordings: accuracy, tokens and paired intervals, and how well judges order texts.
+"""Rules replayed on recordings: accuracy, tokens and paired intervals, and how well judges order samples.
 
     python -m experiments.real_models.replay experiments/results/recordings/NAME.csv [--chart FILE.svg]
 
@@ -54,12 +54,12 @@ from soft_reasoning.method.mixed_consistency import MixedConsistency
 def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None = None) -> Table:
     """The rules; the paired difference is from the first whose name holds ``reference``."""
     of_texts, of_programs = majorities(questions)
-    results: dict[str, Outcomes] = {"greedy text (`cot`)": greedy(questions)}
-    results |= {majority(n, "texts"): outcomes for n, outcomes in of_texts.items()}
+    results: dict[str, Outcomes] = {"greedy (`cot`)": greedy(questions)}
+    results |= {majority(n, "samples"): outcomes for n, outcomes in of_texts.items()}
     results |= {majority(n, "programs"): outcomes for n, outcomes in of_programs.items()}
     results |= mixtures(questions, texts)
-    results[f"a perfect judge of {texts} texts (coverage)"] = coverage(questions, texts)
-    wanted = reference or majority(texts, "texts")
+    results[f"a perfect judge of {texts} samples (coverage)"] = coverage(questions, texts)
+    wanted = reference or majority(texts, "samples")
     compared = next((name for name in results if wanted in name), None)
     if compared is None:
         raise SystemExit(
@@ -75,7 +75,7 @@ def rules_table(questions: Sequence[Recorded], texts: int, reference: str | None
         ]
         for name, outcomes in results.items()
     ]
-    return Table(["rule", "right %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
+    return Table(["rule", "accuracy %", f"minus {compared}", "tokens", "tokens per right answer"], rows)
 
 
 def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
@@ -104,12 +104,13 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
             least = next((spent for spent, hits in path if hits >= right), None)
             saved = "never" if least is None else f"{100 * (1 - least / total):.0f}"
             shares = (f"{100 * x / len(rules):.1f}" for x in (right, at))
-            rows.append([f"{confidence}, at most {most} texts", f"{total / len(rules):.0f}", *shares, saved])
+            name = f"{confidence}, at most {most} samples"
+            rows.append([name, f"{total / len(rules):.0f}", *shares, saved])
     columns = [
         "each question until settled",
         "tokens",
-        "right %",
-        "a run's tokens: right %",
+        "accuracy %",
+        "a run's tokens: accuracy %",
         "tokens saved %",
     ]
     return Table(columns, rows)
@@ -128,7 +129,7 @@ def finals_table(questions: Sequence[Recorded], texts: int) -> Table:
         [name, f"{100 * np.mean(right):.1f}", minus(right, results["reward_vote"])]
         for name, right in results.items()
     ]
-    return Table(["final rule, programs as the judge", "right %", "minus reward_vote"], rows)
+    return Table(["final rule, programs as the judge", "accuracy %", "minus reward_vote"], rows)
 
 
 def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
@@ -144,8 +145,8 @@ def judges_table(questions: Sequence[Recorded], texts: int) -> Table:
         votes = [Rules(question).best(judge, texts, 0)[0] for question in questions]
         row = [name, f"{np.mean(values):.3f} ± {error:.3f}", *(f"{mean:.2f}" for mean in means)]
         rows.append([*row, f"{100 * np.mean(votes):.1f}"])
-    columns = ["judge of a text", f"AUC within the {len(values)} questions with right and wrong texts"]
-    columns += ["mean for right texts", "for wrong ones", "a vote weighted by it, right %"]
+    columns = ["judge of a sample", f"AUC within the {len(values)} questions with right and wrong samples"]
+    columns += ["mean for right samples", "for wrong ones", "a vote weighted by it, accuracy %"]
     return Table(columns, rows)
 
 
@@ -170,10 +171,10 @@ def arms_table(questions: Sequence[Recorded], run: str, count: int) -> Table:
 
 def runs_table(questions: Sequence[Recorded], texts: int, reference: str) -> Table:
     """The answers of the runs of ``questions``, beside rules on their texts; differences from a run."""
-    results: dict[str, Outcomes] = {"greedy text": greedy(questions)}
-    results[majority(texts, "texts")] = majorities(questions)[0][texts]
+    results: dict[str, Outcomes] = {"greedy": greedy(questions)}
+    results[majority(texts, "samples")] = majorities(questions)[0][texts]
     results |= mixtures(questions, texts)
-    results[f"a perfect judge of {texts} texts (coverage)"] = coverage(questions, texts)
+    results[f"a perfect judge of {texts} samples (coverage)"] = coverage(questions, texts)
     for run, answers in searches(questions).items():
         candidates = [question.candidates[run] for question in questions]
         mean = np.mean([len(tried) for tried in candidates])
@@ -187,7 +188,7 @@ def runs_table(questions: Sequence[Recorded], texts: int, reference: str) -> Tab
         [name, f"{accuracy(x):.1f}", minus(hits(base), hits(x)) if x is not base else "", f"{tokens(x):.0f}"]
         for name, x in results.items()
     ]
-    return Table(["rule or run", "right %", f"{reference} minus it", "tokens"], rows)
+    return Table(["rule or run", "accuracy %", f"{reference} minus it", "tokens"], rows)
 
 
 def draw(questions: Sequence[Recorded], path: Path) -> None:

@@ -21,8 +21,8 @@ from soft_reasoning.types import Candidate
 Outcomes: TypeAlias = Sequence[tuple[bool, int]]
 """For each question whether a rule's answer is right, and the tokens that it takes."""
 
-MIXED = "programs, then texts until settled ({}, `mixed_consistency`)"
-JUDGED = "{} texts, `verified_sampling verifier={}`"
+MIXED = "programs, then samples until settled ({}, `mixed_consistency`)"
+JUDGED = "{} samples, `verified_sampling verifier={}`"
 REWARD, FINAL = Reward(), FinalAnswer("weighted_vote")
 
 
@@ -134,10 +134,10 @@ def together(question: Recorded, i: int) -> float:
 
 JUDGES = {
     "mean probability of its tokens": probability,
-    "share of the other texts that have its answer": others_agree,
+    "share of the other samples that have its answer": others_agree,
     "share of the programs that have its answer": programs_agree,
-    "texts + programs": lambda question, i: others_agree(question, i) + programs_agree(question, i),
-    "texts + programs + 0.5 mean probability": together,
+    "samples + programs": lambda question, i: others_agree(question, i) + programs_agree(question, i),
+    "samples + programs + 0.5 mean probability": together,
 }
 
 
@@ -170,10 +170,10 @@ def greedy(questions: Sequence[Recorded]) -> Outcomes:
 
 
 def majority(count: int, kind: str) -> str:
-    """The name of the majority of ``count`` answers of a ``kind``, texts or programs."""
+    """The name of the majority of ``count`` answers of a ``kind``, samples or programs."""
     if count == 1:
-        return "one sampled text" if kind == "texts" else "one program (`program`)"
-    method = "self_consistency" if kind == "texts" else "program_consistency"
+        return "one sample" if kind == "samples" else "one program (`program`)"
+    method = "self_consistency" if kind == "samples" else "program_consistency"
     return f"majority of {count} {kind} (`{method}`)"
 
 
@@ -197,14 +197,14 @@ def mixtures(questions: Sequence[Recorded], texts: int) -> dict[str, Outcomes]:
     results: dict[str, Outcomes] = {}
     methods = {confidence: MixedConsistency(confidence=confidence) for confidence in (0.85, 0.95)}
     for confidence, method in methods.items():
-        name = f"texts until settled ({confidence})"
+        name = f"samples until settled ({confidence})"
         results[name] = [rule.mixed(texts, 0, method) for rule in rules]
     programs = min(len(question.programs) for question in questions)
     if programs:
         for confidence, method in methods.items():
             results[MIXED.format(confidence)] = [rule.mixed(texts, programs, method) for rule in rules]
         half = MixedConsistency(confidence=1.0, program_weight=0.5)
-        name = f"{texts} texts and {programs} programs vote, a program counts half"
+        name = f"{texts} samples and {programs} programs vote, a program counts half"
         results[name] = [rule.mixed(texts, programs, half) for rule in rules]
         results[JUDGED.format(texts, "program")] = [
             rule.judged(program_scores(rule.question, texts), programs) for rule in rules

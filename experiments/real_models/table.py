@@ -1,13 +1,14 @@
-"""All recordings in one table for each model: every rule against texts alone and programs alone.
+"""All recordings in one table: every rule against samples alone and programs alone, as a CSV file.
 
-    python -m experiments.real_models.table [RECORDING.csv ...]
+    python -m experiments.real_models.table [--out FILE.csv] [RECORDING.csv ...]
 
-Without files, those of ``experiments/results/recordings`` for the models below, named MODEL_DATASET.csv.
-"minus texts" is the paired difference, with its 95 % interval, from the majority of the fewest sampled texts
-that take at least the rule's tokens, or of all recorded texts if even they take fewer; their number is in
-brackets. "minus programs" is the same for programs. So each rule is compared with its tokens spent on one
-kind of text. Where only some questions have more texts or programs, a verifier's scores, or answers of runs,
-the rules that need them follow on these questions, beside the rules of ``BESIDE``.
+Without files, it reads those of ``experiments/results/recordings`` for the models below, named
+MODEL_DATASET.csv. "minus_samples" is the paired difference in points, with its 95 % interval in "_low" and
+"_high", from the majority of the fewest samples that take at least the rule's tokens, or of all recorded
+samples if even they take fewer; "samples" is their number. "minus_programs" is the same for programs. So each
+rule is compared with its tokens spent on one kind of answer. Where only some questions have more samples or
+programs, a verifier's scores, or answers of runs, the rules that need them follow on these questions, with
+the rules of ``REPEATED``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
+
+import pandas as pd
 
 from experiments.real_models.recording import Recorded, load
 from experiments.real_models.rules import (
@@ -27,59 +31,64 @@ from experiments.real_models.rules import (
     hits,
     majorities,
     majority,
-    minus,
     mixtures,
     searches,
     tokens,
     tokens_per_right,
 )
-from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.lab.reports.statistics import paired_bootstrap
 
-RECORDINGS = Path(__file__).parents[1] / "results" / "recordings"
+Row: TypeAlias = dict[str, str | float]
+
+RESULTS = Path(__file__).parents[1] / "results"
+RECORDINGS = RESULTS / "recordings"
 MODELS = ("qwen25_coder_1_5b", "qwen25_coder_0_5b")
-BESIDE = (
-    majority(5, "texts"),
+REPEATED = (
+    majority(5, "samples"),
     majority(4, "programs"),
     MIXED.format(0.85),
     JUDGED.format(5, "program"),
 )
-COLUMNS = ["data, questions", "rule", "right %", "minus texts", "minus programs", "tokens"]
-COLUMNS += ["tokens per right answer"]
 
 
-def difference(outcomes: Outcomes, controls: Mapping[int, Outcomes]) -> str:
-    """The paired difference from the control with as many tokens, and how many texts that has."""
+def difference(outcomes: Outcomes, controls: Mapping[int, Outcomes], kind: str) -> Row:
+    """The paired difference from the control with as many tokens, and how many of its ``kind`` that has."""
     if not controls:
-        return ""
+        return {}
     enough = [n for n, control in controls.items() if tokens(control) >= tokens(outcomes)]
     count = min(enough, default=max(controls))
-    return f"{minus(hits(outcomes), hits(controls[count]))} [{count}]"
+    interval = paired_bootstrap(hits(outcomes), hits(controls[count]))
+    names = (f"minus_{kind}", f"minus_{kind}_low", f"minus_{kind}_high")
+    return {**{name: 100 * x for name, x in zip(names, interval, strict=True)}, kind: count}
 
 
-def rows(name: str, questions: Sequence[Recorded], texts: int, known: Container[str] = ()) -> list[list[str]]:
+def rows(questions: Sequence[Recorded], texts: int, known: Container[str] = ()) -> list[Row]:
     """The rules on one recording but the ``known`` ones; a majority is compared with the other kind alone."""
     of_texts, of_programs = majorities(questions)
     none: dict[int, Outcomes] = {}
-    compared = [("greedy text (`cot`)", greedy(questions), of_texts, of_programs)]
+    compared = [("greedy (`cot`)", greedy(questions), of_texts, of_programs)]
     for count in sorted({texts, max(of_texts)}):
-        compared.append((majority(count, "texts"), of_texts[count], none, of_programs))
+        compared.append((majority(count, "samples"), of_texts[count], none, of_programs))
     for count in sorted({1, 4, max(of_programs, default=1)} & {*of_programs}):
         compared.append((majority(count, "programs"), of_programs[count], of_texts, none))
     runs = {f"run: {run}": outcomes for run, outcomes in searches(questions).items()}
     others = mixtures(questions, texts) | runs
     compared += [(rule, outcomes, of_texts, of_programs) for rule, outcomes in others.items()]
     covered = coverage(questions, texts)
-    compared.append((f"a perfect judge of {texts} texts (coverage)", covered, none, none))
-    lines: list[list[str]] = []
-    for rule, outcomes, text_controls, program_controls in compared:
-        if rule in known:
-            continue
-        first = "" if lines else f"{name}, {len(questions)}"
-        differences = difference(outcomes, text_controls), difference(outcomes, program_controls)
-        each = f"{tokens_per_right(outcomes):,.0f}"
-        line = [first, rule, f"{accuracy(outcomes):.1f}", *differences, f"{tokens(outcomes):,.0f}", each]
-        lines.append(line)
-    return lines
+    compared.append((f"a perfect judge of {texts} samples (coverage)", covered, none, none))
+    return [
+        {
+            "questions": len(questions),
+            "rule": rule,
+            "accuracy": accuracy(outcomes),
+            **difference(outcomes, text_controls, "samples"),
+            **difference(outcomes, program_controls, "programs"),
+            "tokens": tokens(outcomes),
+            "tokens_per_correct_answer": tokens_per_right(outcomes),
+        }
+        for rule, outcomes, text_controls, program_controls in compared
+        if rule not in known
+    ]
 
 
 def parts(questions: Sequence[Recorded]) -> list[list[Recorded]]:
@@ -104,19 +113,24 @@ def main(words: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recordings", nargs="*", type=Path)
-    parser.add_argument("--texts", type=int, default=5, help="texts of a question, which all questions have")
+    parser.add_argument("--samples", type=int, default=5, help="how many samples every question has")
+    parser.add_argument("--out", type=Path, default=RESULTS / "real_models" / "rules.csv")
     arguments = parser.parse_args(words)
     paths = arguments.recordings or [path for m in MODELS for path in sorted(RECORDINGS.glob(f"{m}_*.csv"))]
-    names = {path: next((m for m in MODELS if path.stem.startswith(m)), "") for path in paths}
-    for model in dict.fromkeys(names.values()):
-        lines: list[list[str]] = []
-        for path in (path for path in paths if names[path] == model):
-            known: set[str] = set()
-            for part in parts(load(path, arguments.texts)):
-                new = rows(path.stem.removeprefix(f"{model}_"), part, arguments.texts, known)
-                known |= {line[1] for line in new}.difference(BESIDE)
-                lines += new
-        print(f"{model}\n\n{Table(COLUMNS, lines).markdown()}\n")
+    lines: list[Row] = []
+    for path in paths:
+        model = next((m for m in MODELS if path.stem.startswith(m)), "")
+        names: Row = {"model": model, "data": path.stem.removeprefix(f"{model}_")}
+        known: set[str] = set()
+        for part in parts(load(path, arguments.samples)):
+            new = rows(part, arguments.samples, known)
+            known |= {str(line["rule"]) for line in new}.difference(REPEATED)
+            lines += [names | line for line in new]
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    table = pd.DataFrame(lines, columns=columns).astype({"samples": "Int64", "programs": "Int64"})
+    table.to_csv(arguments.out, index=False, float_format="%.2f")
+    print(arguments.out)
 
 
 if __name__ == "__main__":

@@ -209,17 +209,15 @@ def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
     programs = [answered("7", True), answered("4")]
     more = [answered("4")] * 2
     questions = [recording.Recorded("number", "7", answered("5"), texts, programs, further_programs=more)] * 2
-    lines = {line[1].split(" (`")[0]: line for line in table.rows("some_data", questions, 5)}
-    assert lines["greedy text"][:2] == ["some_data, 2", "greedy text (`cot`)"]
-    assert lines["greedy text"][2:6] == [
-        "0.0",
-        "+0.0 (0.0 to 0.0) [1]",
-        "-100.0 (-100.0 to -100.0) [1]",
-        "10",
-    ]
-    assert lines["majority of 5 texts"][3:5] == ["", "+100.0 (100.0 to 100.0) [4]"]  # of 4 programs at most
-    assert lines["majority of 4 programs"][2:5] == ["0.0", "+0.0 (0.0 to 0.0) [4]", ""]
-    assert "majority of 3 texts" not in lines and "one text" not in lines
+    lines = {str(line["rule"]).split(" (`")[0]: line for line in table.rows(questions, 5)}
+    samples = {"minus_samples": 0, "minus_samples_low": 0, "minus_samples_high": 0}
+    programs = {"minus_programs": -100, "minus_programs_low": -100, "minus_programs_high": -100}
+    assert lines["greedy"].items() >= ({"accuracy": 0, "samples": 1, "tokens": 10} | samples).items()
+    assert lines["greedy"].items() >= ({"questions": 2, "programs": 1} | programs).items()
+    five, four = lines["majority of 5 samples"], lines["majority of 4 programs"]
+    assert (five["minus_programs"], five["programs"]) == (100, 4) and "samples" not in five
+    assert (four["minus_samples"], four["samples"]) == (0, 4) and "programs" not in four
+    assert "majority of 3 samples" not in lines and "one sample" not in lines
 
 
 def test_questions_of_which_more_is_known_follow():
@@ -232,15 +230,14 @@ def test_questions_of_which_more_is_known_follow():
     more = dataclasses.replace(judged, further_texts=texts, further_programs=programs)
     parts = table.parts([plain, searched, judged, more])
     assert [len(part) for part in parts] == [4, 3, 2, 1]
-    lines = [{line[1]: line for line in table.rows("data", part, 2)} for part in parts]
-    assert "run: search" not in lines[0] and lines[1]["run: search"][2:4] == [
-        "100.0",
-        "+0.0 (0.0 to 0.0) [2]",
-    ]
-    assert lines[2][rules.JUDGED.format(2, "probability")][5] == "24"
-    assert {"majority of 4 texts (`self_consistency`)", "majority of 2 programs (`program_consistency`)"} <= {
-        *lines[3]
-    }
+    lines = [{line["rule"]: line for line in table.rows(part, 2)} for part in parts]
+    assert "run: search" not in lines[0]
+    assert lines[1]["run: search"].items() >= {"accuracy": 100, "minus_samples": 0, "samples": 2}.items()
+    assert lines[2][rules.JUDGED.format(2, "probability")]["tokens"] == 24
+    assert {
+        "majority of 4 samples (`self_consistency`)",
+        "majority of 2 programs (`program_consistency`)",
+    } <= {*lines[3]}
     assert table.parts([plain, plain]) == [[plain, plain]]
-    [line] = table.rows("data", parts[1], 2, {*lines[1]} - {"run: search"})
-    assert line[:2] == ["data, 3", "run: search"]
+    [line] = table.rows(parts[1], 2, {*lines[1]} - {"run: search"})
+    assert (line["questions"], line["rule"]) == (3, "run: search")
