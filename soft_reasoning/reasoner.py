@@ -37,9 +37,10 @@ from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.schedule.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution
+from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import TaskObjective
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import Problem, Result, Round, UserError
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -304,6 +305,33 @@ class SoftReasoner:
         method = cast(SoftReasoning, self.method)  # the objective checks it
         return SoftReasoningObjective(problem, method, self.context, negate=negate, run=self.run_method)
 
+    def tune(
+        self,
+        problems: Sequence[Problem],
+        tuning: Tuning | None = None,
+        *,
+        history: str | PathLike[str] | None = None,
+    ) -> Learned:
+        """Learn soft tokens from a task's questions: screen, search, validate.
+
+        Args:
+            problems: The questions, as :meth:`problem` returns them. Where one has no reference answer, the
+                model's programs reward.
+            tuning: How; by default :class:`~soft_reasoning.task.Tuning` with the method's ``max_new_tokens``.
+            history: A file of the search, by which the same call continues an interrupted one.
+
+        Raises:
+            UserError: For too few questions with an answer.
+
+        Example:
+            >>> learned = reasoner.tune([reasoner.problem(question, gold) for question, gold in rows])
+            >>> if learned.tuned is not None:
+            ...     learned.tuned.point.save("point.json")
+            ...     reasoner.solve(question, method=SoftToken(point="point.json"))
+        """
+        tuning = tuning or Tuning(max_new_tokens=self._max_new_tokens)
+        return tuning.learn(problems, self.context, history=history, run=self.run_methods)
+
     def task_objective(
         self,
         problems: Sequence[Problem],
@@ -335,10 +363,15 @@ class SoftReasoner:
             space or TaskSpace(),
             self.context,
             accepted=accepted,
-            max_new_tokens=getattr(self.method, "max_new_tokens", 300),
+            max_new_tokens=self._max_new_tokens,
             negate=negate,
             run=self.run_methods,
         )
+
+    @property
+    def _max_new_tokens(self) -> int:
+        """Tokens per solution of the default method."""
+        return getattr(self.method, "max_new_tokens", MAX_NEW_TOKENS)
 
     def run_method(self, problem: Problem, method: Method) -> Result:
         """Solve one problem with a method object, without limits, as :meth:`solve` does with others.

@@ -26,6 +26,11 @@ COMMANDS = {
         "[key=a,b] [options]",
         "run every combination of values (run -m), and combine the results",
     ),
+    "tune": (
+        f"{HERE}.tune:main",
+        "[dataset=FILE] [options]",
+        "learn soft tokens from a task's questions, once",
+    ),
     "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests as OpenAI's API does"),
     "regrade": (
         f"{HERE}.finished:regrade_main",

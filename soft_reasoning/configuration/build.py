@@ -15,6 +15,7 @@ from typing import Any, NoReturn, cast
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.compose import compose_config, prompt_for, quoted
@@ -46,6 +47,9 @@ def built(config: DictConfig, key: str) -> Any:
         return instantiate(part, _convert_="all")
     except InstantiationException as error:
         _refuse(error, config, key)
+    except MissingMandatoryValue as error:
+        missing = origin(plain(config, resolve=False), str(error.full_key))
+        raise UserError(f"{missing}: expected a value, got none; add {missing}=VALUE") from error
     except Exception as error:
         if (line := one_line(error)) is None:
             raise

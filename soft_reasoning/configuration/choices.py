@@ -35,6 +35,7 @@ from soft_reasoning.method.random_soft_prompts import RandomSoftPrompts
 from soft_reasoning.method.rap import ReasoningViaPlanning
 from soft_reasoning.method.self_consistency import SelfConsistency
 from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.method.verified_sampling import VerifiedSampling
 from soft_reasoning.method.verifier_only import VerifierOnly
 from soft_reasoning.search import (
@@ -63,7 +64,7 @@ PARTS = (
 )
 """The groups whose choices are a method or parts of one."""
 
-SHORT = ("k", "d", "delta", "rounds", "temperature", "placement")
+SHORT = ("k", "d", "delta", "rounds", "temperature", "placement", "point")
 """The keys at the top of the configuration to which options of a method or its parts refer."""
 
 
@@ -252,6 +253,7 @@ def _methods() -> None:
     temperatures: dict[str, Any] = {"name": "several_temperatures", "temperatures": [0.4, 0.6, 0.8, 1.0, 1.2]}
     choice("method", "several_temperatures", SelfConsistency, **k, samples=20, **temperatures)
     choice("method", "random_soft_prompts", RandomSoftPrompts, **sampled)
+    choice("method", "soft_token", SoftToken, short={**sampled["short"], "point": "point"})
     paths: dict[str, Any] = {"short": {"k": "paths", "temperature": "temperature"}}
     choice("method", "cot_decoding", CotDecoding, **paths)
     original: dict[str, Any] = {

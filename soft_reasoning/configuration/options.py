@@ -40,7 +40,7 @@ OBJECTS = {
 }
 """For parts that are objects: a method of theirs, and an example in errors."""
 
-VALUES = ("k", "rounds", "temperature", "max_new_tokens")
+VALUES = ("k", "rounds", "temperature")
 """Options that are values of a method or its parts."""
 
 PER_CALL = ("max_tokens", "max_seconds", "stop", "seed")
@@ -166,32 +166,35 @@ def named(options: Mapping[str, Any]) -> list[str]:
 def replaced(method: Method, options: Mapping[str, Any]) -> Method:
     """Return ``method`` with the values and the objects among ``options`` in their places.
 
-    A method's ``short`` maps the name of an option to its field, where these differ; dots lead into parts.
+    A method's ``short`` maps the name of an option to its field, where these differ; a dot leads into a part.
+    All are replaced at once, since a method checks them together.
 
     Raises:
         NoSuchOption: For an option that the method does not have.
         UserError: For a part that is not one.
     """
+    if (tokens := options.get("max_new_tokens")) is not None:
+        method = _limited(method, tokens)
+    own: dict[str, Any] = {}
     for name in (*VALUES, *PARTS):
         value = options.get(name)
         if value is None or (name in PARTS and isinstance(value, str)):
             continue
-        if name == "max_new_tokens":
-            method = _limited(method, value)
-        else:
-            path = getattr(method, "short", {}).get(name, name)
-            method = _with(method, path, check_part(name, value), name, method.name)
-    return method
+        field, _, rest = getattr(method, "short", {}).get(name, name).partition(".")
+        _check_has(method, field, name, method.name)
+        value = check_part(name, value)
+        if rest:
+            part = own.get(field, getattr(method, field))
+            _check_has(part, rest, name, method.name)
+            value = replace(part, **{rest: value})
+        own[field] = value
+    return replace(cast(Any, method), **own) if own else method
 
 
-def _with(part: Any, path: str, value: Any, name: str, method: str) -> Any:
-    """Return ``part`` with ``value`` in the field at ``path``; ``name`` is its option in messages."""
-    field, _, rest = path.partition(".")
+def _check_has(part: Any, field: str, name: str, method: str) -> None:
+    """Reject a ``field`` that ``part`` does not have; ``name`` is its option in messages."""
     if not is_dataclass(part) or field not in [known.name for known in fields(part)]:
         raise NoSuchOption(name, f"expected a method that reads it, got method={method}; leave {name} out")
-    return replace(
-        cast(Any, part), **{field: _with(getattr(part, field), rest, value, name, method) if rest else value}
-    )
 
 
 def _limited(part: Any, tokens: int) -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
+from typing import ClassVar
 
 from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.task.space import TaskPoint
-from soft_reasoning.types import Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,9 @@ class SoftToken:
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
-    max_new_tokens: int = 300
+    max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "soft_token"
+    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
@@ -49,14 +52,19 @@ class SoftToken:
             object.__setattr__(self, "point", TaskPoint.load(self.point))
 
     @property
+    def learnt(self) -> TaskPoint:
+        """The point."""
+        assert isinstance(self.point, TaskPoint)
+        return self.point
+
+    @property
     def independent(self) -> bool:
         """Whether candidates are i.i.d., so that pass@m can be estimated."""
         return True
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        assert isinstance(self.point, TaskPoint)
-        self.point.check_fits(context)
+        self.learnt.check_fits(context)
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
-        request = yield from self.point.request(problem, context, self.max_new_tokens, sampling=sampling)
+        request = yield from self.learnt.request(problem, context, self.max_new_tokens, sampling=sampling)
         completions = yield Generate([request(i) for i in range(self.samples)])
         return majority_vote(completions, problem, context)

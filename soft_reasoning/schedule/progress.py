@@ -21,12 +21,14 @@ class Progress:
     """Running counts of a run of ``total`` problems, shown while the context is open.
 
     With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume, and replayed tokens,
-    are not part of the speed. Accuracy is not shown before the end, since easy problems end first. ``stream``
-    is standard error by default.
+    are not part of the speed. Accuracy is not shown before the end, since easy problems end first. ``unit``
+    names what ``done`` and ``total`` count. ``stream`` is standard error by default.
     """
 
-    def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
-        self.total = total
+    def __init__(
+        self, total: int, *, enabled: bool = True, unit: str = "problem", stream: TextIO | None = None
+    ) -> None:
+        self.total, self._unit = total, unit
         self.done: int = 0
         self.tokens: int = 0
         self._replayed = 0  # those of the tokens that were replayed
@@ -49,7 +51,7 @@ class Progress:
             self._bar = tqdm(
                 total=self.total,
                 initial=self.done,
-                unit="problem",
+                unit=self._unit,
                 file=self._stream,
                 leave=False,
                 disable=False,
@@ -112,7 +114,7 @@ class Progress:
             self._bar.n = self.done
             self._bar.set_postfix_str(self.state())
         else:
-            self.say(f"{self.done}/{self.total} problems, {self.state()}")
+            self.say(f"{self.done}/{self.total} {self._unit}s, {self.state()}")
 
     def state(self) -> str:
         """Describe the counts of right, wrong and unfinished problems, and the tokens with their speed."""

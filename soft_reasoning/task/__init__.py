@@ -1,5 +1,6 @@
 """What a task's questions teach together: a soft token for all of them."""
 
+from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.screening import SPACES, Screened, Spread, screen, spread
 from soft_reasoning.task.tuning import Tuned, tune
@@ -7,10 +8,12 @@ from soft_reasoning.task.tuning import Tuned, tune
 __all__ = [
     "SPACES",
     "Evaluation",
+    "Learned",
     "Screened",
     "Spread",
     "TaskObjective",
     "Tuned",
+    "Tuning",
     "screen",
     "spread",
     "tune",

@@ -25,7 +25,16 @@ from soft_reasoning.task.space import (
     question_fingerprint,
     task_request,
 )
-from soft_reasoning.types import Candidate, Generate, Problem, Request, Result, Usage, UserError
+from soft_reasoning.types import (
+    MAX_NEW_TOKENS,
+    Candidate,
+    Generate,
+    Problem,
+    Request,
+    Result,
+    Usage,
+    UserError,
+)
 
 Run = Callable[[Sequence[Problem], Method], Sequence[Result]]
 """Solves problems with a method and returns their results in order."""
@@ -103,7 +112,7 @@ class TaskObjective(BaseTestProblem):
         context: Context,
         *,
         accepted: Sequence[Sequence[str]] | None = None,
-        max_new_tokens: int = 300,
+        max_new_tokens: int = MAX_NEW_TOKENS,
         negate: bool = False,
         run: Run | None = None,
     ) -> None:

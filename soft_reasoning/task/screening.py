@@ -8,7 +8,7 @@ questions, and what is left is chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -17,9 +17,9 @@ from scipy import stats
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.schedule.method import Context
-from soft_reasoning.task.objective import Run, TaskObjective
+from soft_reasoning.task.objective import Evaluation, Run, TaskObjective
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import Problem, generator_for
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, generator_for
 
 SPACES: Mapping[str, TaskSpace] = {
     "one vector for the first token": TaskSpace(),
@@ -32,6 +32,8 @@ SPACES: Mapping[str, TaskSpace] = {
     "four vectors before the question": TaskSpace(tokens=4, scale=1.0, placement="first"),
 }
 """Scales and spaces that :func:`screen` compares by default."""
+WORTH = 0.015
+"""Mean reward that the best points of a space must gain over greedy decoding to be worth a search."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,27 @@ class Screened:
 
     Attributes:
         name: Its name.
+        greedy: The mean reward of greedy decoding on the same questions.
         means: The mean reward of each point.
         changed: The share of the greedy texts that a point changes, in the mean.
         spread: What there is to find.
     """
 
     name: str
+    greedy: float
     means: tuple[float, ...]
     changed: float
     spread: Spread
+
+    @property
+    def reach(self) -> float:
+        """The gain over greedy decoding of the best of some forty points: two deviations above their mean."""
+        return fmean(self.means) + 2 * self.spread.deviation - self.greedy
+
+    @property
+    def promising(self) -> bool:
+        """Whether there is something to find: a spread that is not chance alone, and a reach of ``WORTH``."""
+        return self.spread.low > 0 and self.reach >= WORTH
 
 
 def screen(
@@ -97,35 +111,37 @@ def screen(
     *,
     points: int = 12,
     accepted: Sequence[Sequence[str]] | None = None,
-    max_new_tokens: int = 300,
+    max_new_tokens: int = MAX_NEW_TOKENS,
     run: Run | None = None,
+    on_screened: Callable[[Screened], None] = lambda _: None,
 ) -> list[Screened]:
     """Try ``points`` random points of each of ``spaces`` on ``problems``, and estimate what there is to find.
 
-    The other arguments are those of :class:`TaskObjective`.
+    ``on_screened`` is called after each space. The other arguments are those of :class:`TaskObjective`.
     """
     whole("points", points, least=2)
     screened: list[Screened] = []
-    greedy: dict[int, tuple[str, ...]] = {}
+    greedy: dict[int, Evaluation] = {}
     for name, space in spaces.items():
         objective = TaskObjective(
             problems, space, context, accepted=accepted, max_new_tokens=max_new_tokens, run=run
         )
         if objective.replaced not in greedy:
-            greedy[objective.replaced] = objective.ask([None])[0].texts
+            [greedy[objective.replaced]] = objective.ask([None])
+        plain = greedy[objective.replaced]
         X = torch.randn(
             points, objective.dim, dtype=torch.float64, generator=generator_for(context.seed, "screen", name)
         )
         evaluations = objective.evaluate(X)
-        changed = [
-            a != b for e in evaluations for a, b in zip(e.texts, greedy[objective.replaced], strict=True)
-        ]
+        changed = [a != b for e in evaluations for a, b in zip(e.texts, plain.texts, strict=True)]
         screened.append(
             Screened(
                 name,
+                plain.mean,
                 tuple(e.mean for e in evaluations),
                 fmean(changed),
                 spread([e.rewards for e in evaluations]),
             )
         )
+        on_screened(screened[-1])
     return screened

@@ -90,7 +90,8 @@ def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     Tokens of a verifier do not, nor tokens of rounds that may end early.
     """
     silent = method.get("verifier", {}).get("_target_", "NoVerifier").endswith("NoVerifier")
-    return "samples" in method and silent and not method.get("stopping", {}).get("rounds", 0)
+    drawn = method.get("temperature") != 0  # one greedy solution is all there is
+    return "samples" in method and drawn and silent and not method.get("stopping", {}).get("rounds", 0)
 
 
 def typed_options(words: Sequence[str]) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def build_manifest(
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "model": None,
         "device": None,
-        "plugins": plugin_sources(config),
+        "plugins": plugin_sources(config) | point_source(config),
         **(about or {}),
         "config": json.loads(json.dumps(config, default=str)),
     }
@@ -189,6 +190,12 @@ def plugin_sources(config: Mapping[str, Any]) -> dict[str, str]:
         if path.is_file() and not installed and module.partition(".")[0] not in sys.stdlib_module_names:
             hashes[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return dict(sorted(hashes.items()))
+
+
+def point_source(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return a hash of the file of soft tokens that the method of ``config`` reads, if it reads one."""
+    path = Path(config.get("method", {}).get("point") or "").expanduser()
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12]} if path.is_file() else {}
 
 
 def _version(name: str) -> str | None:

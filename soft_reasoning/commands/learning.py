@@ -1,0 +1,184 @@
+"""What ``tune`` does once its options are accepted: screen, search, validate, and write the point."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import fmean
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from soft_reasoning.commands.tune import OWN_WORDS
+from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems, plain
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.statistics import paired_bootstrap
+from soft_reasoning.lab.reports.tables import Table, percent
+from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_json, write_text
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
+from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.progress import Progress
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.task import Evaluation, Learned, Screened, Tuned, Tuning
+from soft_reasoning.types import Problem, Result, Usage
+
+HISTORY, POINT, REPORT, PLOT = "search.jsonl", "point.json", "tune.md", "search.svg"
+WRITTEN = (HISTORY, POINT, REPORT, PLOT, "search.pdf", "completions.sqlite*")
+"""What a command writes besides its manifest."""
+
+
+def learn_configured(config: DictConfig, folder: Path) -> None:
+    """Learn soft tokens from the data set of ``config`` and write them into ``folder``."""
+    tuning: Tuning = built(config, "tune")
+    dataset = build_dataset(config)
+    problems = dataset.problems()
+    with closing(build_engine(config)) as engine:
+        context = build_context(config, engine, dataset.exemplars())
+        check_problems(problems, context)
+        open_folder(folder, config, problems, engine)
+        total = tuning.points * len(tuning.spaces) + tuning.evaluations
+        display, completions = (
+            Progress(total, enabled=config.progress, unit="point"),
+            StoreFile.of(config.cache, config.cache_gb, folder),
+        )
+        display.say(describe_loaded(engine))
+
+        def run(problems: Sequence[Problem], method: Method) -> list[Result]:
+            solved: dict[str, Result] = {}
+            for problem, result in drive(
+                problems, method, context, max_live=config.max_live, watch=display.work
+            ):
+                solved[problem.id] = result
+                usage = sum(result.usage.values(), Usage())
+                display.tokens += usage.generated_tokens - usage.replayed_tokens
+            return [solved[problem.id] for problem in problems]
+
+        screened: list[Screened] = []
+        searched: list[Evaluation] = []
+
+        def on_screened(space: Screened) -> None:
+            display.done += tuning.points
+            screened.append(space)
+            display.say(f"screened {space.name}: deviation beyond chance {deviation(space)}")
+            if len(screened) == len(tuning.spaces):
+                print(f"\n{screening_table(screened).text()}\n", flush=True)
+
+        def on_evaluation(evaluation: Evaluation) -> None:
+            display.done += 1
+            searched.append(evaluation)
+            best = max(searched, key=lambda e: (len(e.rewards), e.mean))
+            if best is evaluation:
+                display.say(f"point {len(searched)}: best so far {rate(best)}")
+            display.show()
+
+        with replaying(completions, context.engines), display:
+            learned = tuning.learn(
+                problems,
+                context,
+                history=folder / HISTORY,
+                run=run,
+                on_screened=on_screened,
+                on_evaluation=on_evaluation,
+            )
+    report(learned, folder)
+
+
+def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], engine: Engine) -> None:
+    """Check that ``folder`` is new or holds the same search, and write its manifest.
+
+    Raises:
+        UserError: If it holds another search, of other questions or another model.
+    """
+    settings = plain(config)
+    asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
+    settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    del settings["tune"]["anyway"]  # which decides only whether there is a search
+    words = [word for word in HydraConfig.get().overrides.task if word not in OWN_WORDS]
+    command = shlex.join(["soft-reasoning", "tune", *words])
+    manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
+    if (folder / MANIFEST).exists() and not config.fresh:
+        check_same_run(read_json(folder / MANIFEST), manifest, folder)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
+        path.unlink()
+    write_json(folder / MANIFEST, manifest)
+
+
+def report(learned: Learned, folder: Path) -> None:
+    """Print what was learnt, and write it: the point, the report and the plot."""
+    parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
+    if learned.tuned is None:
+        shown = max(space.spread.high for space in learned.screened)
+        lines = [
+            f"Nothing to find is shown: in no space do the points differ by more than chance and reach "
+            f"more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points: more "
+            "questions (limit=) make the intervals shorter. tune.anyway=true searches all the same."
+        ]
+    else:
+        learned.tuned.point.save(folder / POINT)
+        lines = [
+            f"Searched {learned.space}: {len(learned.tuned.evaluations)} points.",
+            found(learned.tuned),
+            f"The point: soft-reasoning run method=soft_token point={folder / POINT}",
+        ]
+        if plots.available():
+            means = [e.mean for e in learned.tuned.evaluations]
+            errors = [e.variance**0.5 for e in learned.tuned.evaluations]
+            plots.search(means, errors, learned.screened[0].greedy, folder / PLOT)
+            parts.append(f"![The search]({PLOT})")
+        else:
+            lines.append(plots.MISSING)
+    write_text(folder / REPORT, "\n\n".join([*parts, *lines]) + "\n")
+    print("\n".join([*lines, str(folder / REPORT)]))
+
+
+def found(tuned: Tuned) -> str:
+    """Return the best point against greedy decoding on the questions that the search did not see."""
+    assert tuned.validation is not None
+    gain = paired_bootstrap(tuned.validation.rewards, tuned.greedy.rewards)
+    line = (
+        f"On {len(tuned.greedy.rewards)} questions that the search did not see: greedy decoding "
+        f"{percent(tuned.greedy.mean)} %, the best of the finalists {percent(tuned.validation.mean)} %, "
+        f"{100 * gain.difference:+.1f} points ({100 * gain.low:.1f} to {100 * gain.high:.1f}; their best "
+        "result is favoured by chance: measure it on other questions)."
+    )
+    return line if gain.low > 0 else f"{line} These questions show no gain."
+
+
+def screening_table(screened: Sequence[Screened]) -> Table:
+    """Return what there is to find in each space."""
+    rows = [
+        [
+            space.name,
+            percent(space.greedy),
+            percent(fmean(space.means)),
+            f"{percent(min(space.means), 0)} to {percent(max(space.means), 0)}",
+            percent(space.changed, 0),
+            deviation(space),
+            f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)"),
+        ]
+        for space in screened
+    ]
+    columns = ["space", "greedy %", "points %", "lowest and highest", "texts changed %"]
+    return Table([*columns, "deviation beyond chance", "reach over greedy"], rows)
+
+
+def deviation(space: Screened) -> str:
+    """Return the standard deviation between points beyond chance in points, with its interval."""
+    part = space.spread
+    return f"{100 * part.deviation:.1f} ({100 * part.low:.1f} to {100 * part.high:.1f})"
+
+
+def rate(evaluation: Evaluation) -> str:
+    """Return a mean reward in percent with its 95 % interval."""
+    half = 1.96 * evaluation.variance**0.5
+    low, high = max(0.0, evaluation.mean - half), min(1.0, evaluation.mean + half)
+    return f"{percent(evaluation.mean)} % ({percent(low)} to {percent(high)})"

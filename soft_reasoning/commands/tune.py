@@ -1,0 +1,73 @@
+"""The command ``tune``: soft tokens for a task, learnt once from its questions.
+
+What takes seconds to import is imported after the options are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from soft_reasoning.commands.launch import launch, one_line_errors, sweep_name
+from soft_reasoning.configuration.choices import choice
+from soft_reasoning.configuration.compose import quoted, read_words, run_name, typed_keys
+from soft_reasoning.task import Tuning
+from soft_reasoning.types import UserError
+
+HEADER = """\
+soft-reasoning tune [group=choice] [key=value] [tune.key=value]
+Learns soft tokens from a task's questions (limit=160 of them): screens several spaces, searches the most
+promising one, compares the best points on questions that the search did not see, and writes them to
+point.json for method=soft_token point=FOLDER/point.json. Keys of tune: {keys}.
+The same command continues an interrupted one. Other options are those of soft-reasoning run that greedy
+decoding reads:"""
+UNREAD = (
+    *("method", "methods", "label", "reference", "budget", "launcher", "logging"),
+    *("max_tokens", "max_seconds"),
+)
+"""Options of ``run`` that the command does not read."""
+
+OWN_WORDS = ("method=cot", "+tune=default")
+"""Options that the command adds: greedy decoding, and its group."""
+
+
+def register_tune() -> None:
+    """Register the group ``tune``, which only this command has."""
+    keys = ", ".join(field.name for field in fields(Tuning) if field.name != "max_new_tokens")
+    help = {"help": {"header": HEADER.format(keys=keys)}}
+    choice("tune", "default", Tuning, top={"hydra": help, "limit": 160})
+
+
+def tune_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line for the search, with its group and its folder.
+
+    Raises:
+        UserError: For an option that the command does not read.
+    """
+    for key in typed_keys(words):
+        if key.partition(".")[0] in UNREAD:
+            raise UserError(
+                f"{key}: expected an option that soft-reasoning tune reads, got one that it does not; leave "
+                "it out"
+            )
+    options = [word for word in words if "=" in word and not word.startswith("-")]
+    name = run_name("tune", sweep_name(read_words(options)))
+    return [f"hydra.run.dir={quoted(f'runs/{name}')}", *OWN_WORDS, *words]
+
+
+def tune_command(config: DictConfig, folder: Path) -> None:
+    """Learn from the configured data set."""
+    from soft_reasoning.commands.learning import learn_configured
+
+    learn_configured(config, folder)
+
+
+def main(words: Sequence[str]) -> None:
+    """Run the command line."""
+    with one_line_errors():
+        register_tune()
+        words = tune_words(words)
+    launch(tune_command, words)

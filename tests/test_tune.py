@@ -1,0 +1,90 @@
+"""The command tune: a folder with a point, continued by the same command, and runs that decode after it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.lab.runs.manifest import point_source, tokens_scale_with_samples
+
+SPACE = "tune.space='one vector for the first token'"
+SMALL = ("engine=fake", SPACE, "limit=12", "tune.points=2", "tune.evaluations=12", "max_new_tokens=20")
+FOLDER = "hydra.run.dir=learnt"
+
+
+@pytest.fixture
+def tune(command):
+    return lambda *words: command("tune", *SMALL, FOLDER, *words)
+
+
+def test_it_stops_without_a_search_and_goes_on_when_told_to(tune, tmp_path):
+    done = tune()
+    assert done.returncode == 0, done.stderr
+    assert "deviation beyond chance" in done.stdout and "Nothing to find is shown" in done.stdout
+    assert not (tmp_path / "learnt" / "point.json").exists()
+    done = tune("tune.anyway=true")
+    assert done.returncode == 0, done.stderr
+    assert "questions that the search did not see" in done.stdout and "best so far" in done.stderr
+    point = json.loads((tmp_path / "learnt" / "point.json").read_text())
+    assert len(point["u"]) == 20 and len(point["questions"]) == 12 and set(point["made_for"])
+    history = (tmp_path / "learnt" / "search.jsonl").read_text()
+    assert len(history.splitlines()) == 12
+    again = tune("tune.anyway=true")
+    assert (tmp_path / "learnt" / "search.jsonl").read_text() == history and "best so far" not in again.stderr
+    assert again.stdout == done.stdout
+    report = (tmp_path / "learnt" / "tune.md").read_text()
+    assert "search.svg" in report and (tmp_path / "learnt" / "search.svg").is_file()
+    other = tune("limit=11")
+    assert other.returncode == 2 and "questions:" in other.stderr and "another configuration" in other.stderr
+    fresh = tune("limit=11", "fresh=true")
+    assert fresh.returncode == 0 and not (tmp_path / "learnt" / "point.json").exists()
+
+
+def test_a_run_decodes_after_the_point_on_questions_that_it_was_not_found_on(tune, command):
+    assert tune("tune.anyway=true").returncode == 0
+    words = ("engine=fake", "method=soft_token", "point=learnt/point.json", "limit=3", "max_new_tokens=20")
+    refused = command("run", *words)
+    assert (
+        refused.returncode == 2 and "point: expected other questions than it was found on" in refused.stderr
+    )
+    assert refused.stderr.count("\n") == 1
+    done = command("run", *words, "dataset.split=validation", "hydra.run.dir=run")
+    assert done.returncode == 0, done.stderr
+    vote = command("run", *words, "dataset.split=validation", "k=3", "temperature=0.8")
+    assert vote.returncode == 0, vote.stderr
+    manifest = json.loads(Path("run/manifest.json").read_text())
+    assert set(manifest["plugins"]) == {"point.json"}
+    point = json.loads(Path("learnt/point.json").read_text())
+    point["vectors"][0][0] += 1
+    Path("learnt/point.json").write_text(json.dumps(point))
+    changed = command("run", *words, "dataset.split=validation", "hydra.run.dir=run", "limit=4")
+    assert changed.returncode == 2 and "source of point.json" in changed.stderr
+    other = command("run", *words, "dataset.split=validation", "prompt=math")
+    assert other.returncode == 2 and "made for this prompt" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("tune", "method=cot"), "method: expected an option that soft-reasoning tune reads"),
+        (("tune", "k=3"), "k: expected a method"),
+        (("tune", "tune.points=1"), "tune.points: expected a whole number of at least 2"),
+        (("run", "method=soft_token"), "point: expected a value, got none; add point=VALUE"),
+        (("run", "point=point.json"), "point: expected a method"),
+    ],
+)
+def test_wrong_options_are_one_line(command, words, line):
+    done = command(*words)
+    assert done.returncode == 2 and line in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_tokens_of_one_greedy_solution_do_not_scale():
+    method = {"name": "soft_token", "samples": 1, "temperature": 0.0}
+    assert not tokens_scale_with_samples(method)
+    assert tokens_scale_with_samples(method | {"temperature": 0.8})
+
+
+def test_a_point_s_file_is_part_of_a_run(tmp_path):
+    assert point_source({"method": {"name": "cot"}}) == {}
+    (tmp_path / "point.json").write_text("{}")
+    assert set(point_source({"method": {"point": str(tmp_path / "point.json")}})) == {"point.json"}
