@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.commands.serve import register_server, server_words
+from soft_reasoning.commands.tune import register_tune, tune_words
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.reports import plots
 
@@ -80,12 +81,15 @@ def typed(page):
 def commands(page):
     """The arguments of each run that a page shows."""
     for line in typed(page):
-        match = re.match(r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|serve)\b(.*)", line)
+        match = re.match(r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|serve|tune)\b(.*)", line)
         if match:
             words = shlex.split(match[2], comments=True)
             if match[1] == "serve":
                 register_server()
                 words = server_words(words)
+            elif match[1] == "tune":
+                register_tune()
+                words = tune_words(words)
             yield line, words
 
 
@@ -122,7 +126,7 @@ def headers(path):
 
 
 ELSEWHERE = re.compile(
-    r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning serve|\[group=|=mine\.[A-Z]"
+    r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|tune)|point=|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals"
     r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"

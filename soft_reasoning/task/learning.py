@@ -8,7 +8,7 @@ from os import PathLike
 
 from soft_reasoning.checks import choice, counts, real, switch, whole
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.task.objective import Evaluation, Run, TaskObjective, program_answers
 from soft_reasoning.task.screening import SPACES, Screened, screen
 from soft_reasoning.task.space import TaskSpace

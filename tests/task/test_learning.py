@@ -12,7 +12,7 @@ from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.schedule.context import Context
+from soft_reasoning.schedule.method import Context
 from soft_reasoning.task import SPACES, Screened, Spread, Tuning
 from soft_reasoning.types import Problem, UserError
 
