@@ -16,7 +16,7 @@ from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.devices import GAIN, is_out_of_memory, product_speeds, too_large
-from soft_reasoning.engine.paths import ADVICE, is_gguf, refuse_part, resolve
+from soft_reasoning.engine.paths import ADVICE, is_gguf, refuse_part, resolve, try_hub
 from soft_reasoning.types import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -108,6 +108,8 @@ def load(
     if quantization:
         options["quantization_config"] = _quantization(path, quantization)
         options.setdefault("device_map", {"": str(device)})
+    if not Path(path).exists():
+        try_hub()
     if is_gguf(path):
         name, _, source["gguf_file"] = path.rpartition("/")
         options["quantization_config"] = GgufConfig(dequantize=True)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import logging
+import os
 import re
+import socket
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from soft_reasoning.types import UserError
+
+log: logging.Logger = logging.getLogger(__name__)
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "model"
@@ -92,6 +100,26 @@ def _packaged_file() -> Path:
         f"model.path={SMOLLM2}: expected the package {PACKAGE} with a file *{GGUF} in it, found none; "
         f"{INSTALL}"
     )
+
+
+@cache
+def try_hub() -> None:
+    """Try once whether the Hugging Face hub can be reached, unless a proxy leads there.
+
+    If not, its libraries read their cache alone, as with ``HF_HUB_OFFLINE=1``; they would retry for minutes.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():
+        return
+    address = urlsplit(constants.ENDPOINT)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=5).close()
+    except OSError as error:
+        log.warning("%s cannot be reached (%s); only its cache here is read", constants.ENDPOINT, error)
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        constants.HF_HUB_OFFLINE = True
 
 
 def weights_fingerprint(path: str, revision: str | None) -> str:

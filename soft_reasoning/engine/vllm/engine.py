@@ -17,6 +17,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.base import Engine, Outcome
 from soft_reasoning.engine.devices import keep_freed_memory
-from soft_reasoning.engine.paths import is_gguf, resolve
+from soft_reasoning.engine.paths import is_gguf, resolve, try_hub
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.sampling import sample_tokens, settings
 from soft_reasoning.engine.vllm.setup import (
@@ -98,6 +99,8 @@ class VLLMEngine(Engine):
         vllm = import_vllm(on_cpu)
         check_options(options, device_map, attn_implementation)
         name = resolve(path)
+        if not Path(name).exists():
+            try_hub()
         if is_gguf(name):
             raise UserError(
                 f"model.path: expected a folder or hub name with engine=vllm, got {name}; use engine=hf"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.engine.paths import try_hub
 from soft_reasoning.types import UserError
 
 
@@ -169,6 +170,7 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
     Raises:
         UserError: If the hub does not provide it; the message lists the alternatives.
     """
+    try_hub()  # before datasets reads whether there is one
     import datasets
 
     try:
