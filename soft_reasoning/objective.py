@@ -35,8 +35,8 @@ class SoftReasoningObjective(BaseTestProblem):
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
     candidates and, for some verifiers, on earlier rounds. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension:
     uniform points of this box have the variance of N(0, I), from which the method draws its first points.
-    Points outside the box are evaluated too. No noise is added (``noise_std`` is None). With
-    ``decoding=sampled`` a reward is itself a draw; evaluating a point again draws another.
+    Points outside the box are evaluated too. With ``decoding=sampled``, the default, a reward is itself a
+    draw: evaluating a point again draws another. With ``decoding=greedy`` it is a function of the point.
 
     ``SoftReasoner.objective`` makes one. Without a reasoner, give the parts yourself; the second example
     needs no configuration.
@@ -47,6 +47,7 @@ class SoftReasoningObjective(BaseTestProblem):
             are not used.
         context: The engine, prompts, grader and seed.
         negate: Whether to return -f, for optimisers that minimise.
+        noise_std: Standard deviation of noise that is added to each reward, as in BoTorch's test problems.
         run: Solves the problem with a method and returns the result. None drives the engine in the caller's
             thread, which must be the only one that does.
 
@@ -81,6 +82,7 @@ class SoftReasoningObjective(BaseTestProblem):
         context: Context,
         *,
         negate: bool = False,
+        noise_std: float | None = None,
         run: Callable[[Problem, Method], Result] | None = None,
     ) -> None:
         if not isinstance(cast(Any, method), SoftReasoning):
@@ -96,7 +98,7 @@ class SoftReasoningObjective(BaseTestProblem):
         self.dim: int = self.space.dim
         self.continuous_inds: list[int] = list(range(self.dim))
         self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
-        super().__init__(negate=negate)
+        super().__init__(noise_std=noise_std, negate=negate)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
         """Return the rewards, shape (batch,), of points ``X`` (batch x d), evaluated in one round.
@@ -117,9 +119,13 @@ class SoftReasoningObjective(BaseTestProblem):
         return self.evaluate_true(X)
 
     def _checked(self, X: Tensor) -> Tensor:
-        if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
-            raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
-        return X.detach().double().cpu().reshape(-1, self.dim)
+        if X.ndim == 0 or X.shape[-1] != self.dim:
+            raise ValueError(f"expected points (batch x {self.dim}), got {tuple(X.shape)}")
+        points = X.detach().double().cpu().reshape(-1, self.dim)
+        for row, point in enumerate(points):
+            if not torch.isfinite(point).all():
+                raise ValueError(f"expected finite points, got NaN or infinity in row {row} of {len(points)}")
+        return points
 
     @property
     def candidates(self) -> list[Candidate]:

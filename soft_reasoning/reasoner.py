@@ -31,7 +31,7 @@ from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.judge.final import cut_warning, lost_at
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
-from soft_reasoning.questions import Question, QuestionLike, read_question, read_questions
+from soft_reasoning.questions import QuestionLike, read_question, read_questions
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
@@ -289,21 +289,37 @@ class SoftReasoner:
         return replace(read_question(question, self.answer_type), gold=gold)
 
     def objective(
-        self, question: str | Question, gold: str | None = None, *, negate: bool = False
+        self,
+        question: QuestionLike,
+        gold: str | None = None,
+        *,
+        negate: bool = False,
+        noise_std: float | None = None,
+        dim: int | None = None,
+        **options: Unpack[Options],
     ) -> SoftReasoningObjective:
-        """Return the reward of a question as a BoTorch test problem, by the reasoner's default method.
+        """Return the reward of a question as a BoTorch test problem.
 
         Args:
             question: The question.
             gold: Its reference answer, if known.
             negate: Whether to return minus the reward, for optimisers that minimise.
+            noise_std: Standard deviation of noise that is added to each reward.
+            dim: d, dimensions of the search for each soft token; None keeps the reasoner's.
+            options: As for :meth:`solve`, such as ``seed`` and ``verifier``.
 
         Raises:
             UserError: If the method has no search, or the question is invalid or too long.
         """
         problem = self.problem(question, gold)
-        method = cast(SoftReasoning, self.method)  # the objective checks it
-        return SoftReasoningObjective(problem, method, self.context, negate=negate, run=self.run_method)
+        words = [] if dim is None else [f"d={dim}"]
+        method, context = self._setup.solving(options, {problem.answer_type}, words)
+        method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method
+
+        def run(problem: Problem, method: Method) -> Result:
+            return self.run_methods([problem], method, context)[0]
+
+        return SoftReasoningObjective(problem, method, context, negate=negate, noise_std=noise_std, run=run)
 
     def tune(
         self,
@@ -373,18 +389,17 @@ class SoftReasoner:
         """Tokens per solution of the default method."""
         return getattr(self.method, "max_new_tokens", MAX_NEW_TOKENS)
 
-    def run_method(self, problem: Problem, method: Method) -> Result:
-        """Solve one problem with a method object, without limits, as :meth:`solve` does with others.
+    def run_methods(
+        self, problems: Sequence[Problem], method: Method, context: Context | None = None
+    ) -> list[Result]:
+        """Solve problems with a method object, without limits, as :meth:`solve` does with others.
+
+        ``context`` is the reasoner's by default. The results are in the order of ``problems``.
 
         Raises:
             UserError: As :meth:`solve`.
         """
-        [result] = self.run_methods([problem], method)
-        return result
-
-    def run_methods(self, problems: Sequence[Problem], method: Method) -> list[Result]:
-        """Solve problems as :meth:`run_method` does one, and return the results in their order."""
-        context = replace(self.context, limits=Limits())
+        context = replace(context or self.context, limits=Limits())
         jobs = {problem.id: Job[Any](problem, method, context) for problem in problems}
         with self._working(jobs):
             return [jobs[problem.id].result() for problem in problems]

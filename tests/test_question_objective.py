@@ -133,3 +133,17 @@ print(*sorted(rooms))
     assert done.returncode == 0, done.stderr
     assert {"search", "method"} <= {*done.stdout.split()}
     assert not {"configuration", "lab", "reasoner", "commands"} & {*done.stdout.split()}
+
+
+def test_noise_seed_and_dimensions_are_those_of_a_test_problem(reasoner):
+    plain = reasoner.objective(QUESTION)
+    X = torch.zeros(2, plain.dim, dtype=torch.float64)
+    noisy = reasoner.objective(QUESTION, noise_std=0.5)
+    assert noisy.noise_std == 0.5 and not torch.equal(noisy(X), plain(X))
+    assert torch.equal(noisy.evaluate_true(X), reasoner.objective(QUESTION).evaluate_true(X))
+    assert reasoner.objective(QUESTION, dim=7).dim == 7
+    first, other = (reasoner.objective(QUESTION, seed=seed) for seed in (0, 1))
+    assert first.space.context.seed == 0 and other.space.context.seed == 1
+    X[1, 3] = float("nan")
+    with pytest.raises(ValueError, match="expected finite points, got NaN or infinity in row 1 of 2"):
+        plain(X)

@@ -100,10 +100,12 @@ class Setup:
         shown = self.config.dataset.get("shots")
         self._exemplars: Sequence[Exemplar] = built(self.config, "dataset").exemplars() if shown else ()
 
-    def solving(self, changes: Mapping[str, Any], types: Iterable[str] = ()) -> tuple[Method, Context]:
+    def solving(
+        self, changes: Mapping[str, Any], types: Iterable[str] = (), words: Sequence[str] = ()
+    ) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.
 
-        ``types`` are the types of its questions' answers.
+        ``types`` are the types of its questions' answers, ``words`` further options of the configuration.
 
         With another method, default options are dropped that belong to the default method.
 
@@ -115,7 +117,7 @@ class Setup:
             kept = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
             defaults = {key: value for key, value in defaults.items() if key in kept}
         options: Mapping[str, Any] = {**defaults, **changes}
-        config, method = self._method(options)
+        config, method = self._method(options, words)
         check_wording(config, method)
         context = build_context(config, self.engine, self._exemplars, self.models, method, types)
         limits = Limits(
@@ -133,12 +135,12 @@ class Setup:
         check_fits(method, context)
         return method, context
 
-    def _method(self, options: Mapping[str, Any]) -> tuple[DictConfig, Method]:
+    def _method(self, options: Mapping[str, Any], more: Sequence[str] = ()) -> tuple[DictConfig, Method]:
         """The configuration that ``options`` name, and the method under all of them.
 
         Options of Soft Reasoning choose it where the default is another method and none is named.
         """
-        words, chosen = named(options), options.get("method")
+        words, chosen = [*named(options), *more], options.get("method")
         try:
             config, method = self._built(tuple(words))
             return config, replaced(method if isinstance(chosen, str | None) else chosen, options)
