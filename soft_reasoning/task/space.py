@@ -206,7 +206,7 @@ def question_fingerprint(question: str) -> str:
 
 
 def made_for(context: Context) -> dict[str, str]:
-    """Return what gives vectors their meaning: fingerprints of the model's weights and of the prompt.
+    """Return what gives vectors their meaning: fingerprints of weights, adapter and prompt.
 
     They are the same for every engine that runs the model. A model in memory, which has no files, is known by
     its embedding table.
@@ -218,6 +218,8 @@ def made_for(context: Context) -> dict[str, str]:
     else:
         table = context.engine.embed(range(min(context.engine.vocabulary, 1024)))
         model = hashlib.sha256(table.numpy().tobytes()).hexdigest()[:16]
+    if adapter := context.engine.settings.get("adapter"):
+        model += f"+{_fingerprint(adapter, None)}"
     ids = json.dumps(context.prompts.solve(PROBE).ids)
     return {"model": model, "prompt": hashlib.sha256(ids.encode()).hexdigest()[:16]}
 
