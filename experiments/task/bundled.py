@@ -5,13 +5,14 @@
 Each seed has its own matrix A, 64 training and 100 validation problems. A search evaluates 72 points (the
 opening phrases are twenty) on the training problems; the best five are compared on the validation problems,
 and the best of these answers the 500 test problems. FOLDER gets every evaluation and every answer; a repeated
-command goes on. ``--table`` prints the table of what is there.
+command goes on. ``--table`` prints the table of what is there, or of a file of answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from soft_reasoning.types import Problem, generator_for
 
 TRAINING, VALIDATION = 64, 100
 EVALUATIONS, FINALISTS = 72, 5
+GREEDY = "greedy"
 PHRASES = (
     "Step by step:",
     "Let us think step by step.",
@@ -166,7 +168,9 @@ def seeds(count: int) -> Iterator[Parts]:
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The lines of a file of answers; rewards of 0 and 1 may be one text."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [{**line, "rewards": [float(reward) for reward in line["rewards"]]} for line in lines]
 
 
 def table(lines: Sequence[dict[str, Any]]) -> Table:
@@ -183,16 +187,15 @@ def table(lines: Sequence[dict[str, Any]]) -> Table:
         return f"{100 * interval.difference:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
 
     rows: list[list[str]] = []
-    for run in ("greedy", *RUNS):
-        if run not in answers:
-            continue
+    for run in answers:
         mine = [line for line in lines if line["run"] == run]
         each = ", ".join(f"{100 * np.mean(line['rewards']):.1f}" for line in mine)
         training, validation = (
-            f"{100 * np.mean([line[part] for line in mine]):.1f}" if run != "greedy" else ""
+            f"{100 * np.mean([line[part] for line in mine]):.1f}" if run != GREEDY else ""
             for part in ("training", "validation")
         )
-        control = f"random search, {run[-7:].strip(', ')}" if run.startswith(("Bayes", "CMA")) else run
+        tokens_each = re.search(r"\d tokens?", run)
+        control = f"random search, {tokens_each[0]}" if tokens_each else run
         tokens = np.mean([line["tokens"] for line in mine]) / len(mean[run])
         rows.append(
             [
@@ -202,7 +205,7 @@ def table(lines: Sequence[dict[str, Any]]) -> Table:
                 validation,
                 each,
                 f"{100 * np.mean(mean[run]):.1f}",
-                minus(run, "greedy"),
+                minus(run, GREEDY),
                 minus(run, control),
                 f"{tokens:.0f}",
             ]
@@ -220,7 +223,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="how the names of the runs end")
     parser.add_argument("--table", action="store_true", help="print the table of what is there")
     arguments = parser.parse_args(words)
-    results = arguments.folder / "answers.jsonl"
+    results = arguments.folder
+    if not results.is_file():
+        results /= "answers.jsonl"
     if arguments.table:
         print(table(stored(results)).markdown())
         return
@@ -233,9 +238,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
     known = {(line["run"], line["seed"]) for line in stored(results)}
     every = list(seeds(arguments.seeds))
-    if ("greedy", 0) not in known:
+    if (GREEDY, 0) not in known:
         [greedy] = every[0].objective(every[0].test, TaskSpace()).ask([None])
-        store("greedy", 0, greedy, evaluations=0)
+        store(GREEDY, 0, greedy, evaluations=0)
     for parts in every:
         seed = parts.context.seed
         for run, (search, space) in RUNS.items():
