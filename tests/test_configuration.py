@@ -180,6 +180,10 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
         ("temperature=0", {"method.decoding.temperature": 0}),
         ("preset=paper temperature=0.7", {"method.decoding.temperature": 0.7}),
         ("d=5 delta=0.2", {"method.embedding.dim": 5, "method.optimiser.acquisition.delta": 0.2}),
+        (
+            "preset=paper lambda=0.7 epsilon=0.05",
+            {"method.optimiser.surrogate.noise": 0.7, "method.stopping.threshold": 0.05},
+        ),
         ("embedding=gaussian", {"d": 50, "method.embedding.dim": 50, "method.embedding.sigma": 8.0}),
         ("placement=first", {"method.placement": "first"}),
         ("method=deepconf k=3", {"method.samples": 3}),
@@ -207,6 +211,7 @@ def test_short_options_reach_the_parts_that_read_them(words, values):
         "method=verified_sampling embedding=gaussian",
         "method=deepconf verifier=oracle",
         "acquisition=ei delta=0.2",
+        "stopping=settled epsilon=0.05",
     ],
 )
 def test_an_option_that_the_method_does_not_read_is_refused(words):

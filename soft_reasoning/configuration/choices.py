@@ -64,7 +64,7 @@ PARTS = (
 )
 """The groups whose choices are a method or parts of one."""
 
-SHORT = ("k", "d", "delta", "rounds", "temperature", "placement", "point")
+SHORT = ("k", "d", "delta", "epsilon", "lambda", "rounds", "temperature", "placement", "point")
 """The keys at the top of the configuration to which options of a method or its parts refer."""
 
 
@@ -155,7 +155,8 @@ def _parts() -> None:
     choice("search", "random", RandomOptimiser)  # the control
 
     kernel, mean = part("gpytorch.kernels.RBFKernel"), part("gpytorch.means.ZeroMean")
-    gp: dict[str, Any] = {"kernel": kernel, "mean": mean}  # any classes of GPyTorch
+    short = {"lambda": "noise"}  # the paper's name
+    gp: dict[str, Any] = {"kernel": kernel, "mean": mean, "short": short}  # any classes of GPyTorch
     unit: dict[str, Any] = {**gp, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
     choice("surrogate", "rbf", Surrogate, **gp)
     choice("surrogate", "map", Surrogate, **gp, fit="map")  # fitted to each problem
@@ -186,8 +187,10 @@ def _parts() -> None:
     choice("batch", "kriging_believer", KrigingBeliever)
     choice("batch", "top_k", TopK)  # the paper
 
-    for rule in ("settled", "agreement", "sure", "unanimous", "improvement", "difference", "none"):
+    for rule in ("settled", "agreement", "sure", "unanimous", "none"):
         choice("stopping", rule, Stopping, short={"rounds": "rounds"}, rule=rule)
+    for rule in ("improvement", "difference"):
+        choice("stopping", rule, Stopping, short={"rounds": "rounds", "epsilon": "threshold"}, rule=rule)
 
     choice("reward", "default", Reward)
 
