@@ -72,6 +72,18 @@ def test_files_that_are_named_exist(page):
     assert not [path for path in sorted(paths) if not (ROOT / path).exists()]
 
 
+CODE = re.compile(r"\[`(?:\w+\.)?(\w+)`\]\((\.\./[\w/]+\.py)\)")
+
+
+def test_functions_and_tests_of_the_papers_equations_exist():
+    page = ROOT / "docs" / "paper.md"
+    named = CODE.findall(page.read_text(encoding="utf-8"))
+    assert len(named) > 40
+    for function, file in named:
+        source = (page.parent / file).resolve().read_text(encoding="utf-8")
+        assert re.search(rf"^\s*(?:def|class) {function}\b", source, flags=re.MULTILINE), function
+
+
 def typed(page):
     """The lines of a page's shell blocks."""
     for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
