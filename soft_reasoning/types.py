@@ -344,6 +344,11 @@ class Candidate:
         return self.text[len(self.opening) :]
 
     @property
+    def judged(self) -> float | None:
+        """The verifier's score before confidence; None if it was not judged."""
+        return self.verified if self.agreement is None else self.agreement
+
+    @property
     def rank(self) -> float:
         """Its reward; candidates without a reward rank last."""
         return -math.inf if self.reward is None else self.reward

@@ -8,7 +8,7 @@ from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.text import StopChecker, decode
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory
-from soft_reasoning.lab.runs.records import to_record, written
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.thoughts import CHANNELS, split
 from soft_reasoning.types import Candidate, GivenPrompt, Problem
 from tests.chat_templates import HEADERS, tokenizer_of
@@ -235,8 +235,8 @@ def test_a_free_text_is_whole_wherever_it_is_read(embedding):
         assert candidate.text == candidate.opening + text and candidate.answer == candidate.text.strip()
     assert solution.text == solution.chosen.text and solution.answer == solution.text.strip()
     assert " ".join(solution.text.split()) in solution.explain()
-    record = to_record(Problem("q", HAIKU, answer_type="open"), solution, context.grader)
-    assert record["resps"][0] == [c.text for c in solution.candidates] and written(record) == decoded
+    record = Record.of(Problem("q", HAIKU, answer_type="open"), solution, context.grader)
+    assert record.line()["resps"][0] == [c.text for c in solution.candidates]
     asked = [prompt for entry in solution.trace for prompt in entry["verifier"]["prompts"]]
     for candidate in solution.candidates:  # the bundled tokenizer lacks some of the nearest tokens' pieces
         whole = any(spaced(candidate.text) in spaced(prompt) for prompt in asked)

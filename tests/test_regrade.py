@@ -9,7 +9,7 @@ from soft_reasoning.commands.finished import regrade_main
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.report import write_report
 from soft_reasoning.lab.runs.grading import grade
-from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.lab.runs.runner import write_results
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
     with Store(tmp_path / "a=1", config) as store:
         for i, text in enumerate([*TEXTS, "Answer: 3"]):
             answer = Grader().extract(text, "number")
-            record = to_record(
+            record = Record.of(
                 Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
             )
             store.append(record)

@@ -5,7 +5,7 @@ import webbrowser
 import pytest
 
 from soft_reasoning.commands import finished, run
-from soft_reasoning.lab.runs.files import read_records
+from soft_reasoning.lab.runs.records import read_records
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def test_tables_are_written_by_either_name_of_the_command(folders, capsys):
 
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
-    finished.show_main([str(folders / "one"), record["doc_id"]])
+    finished.show_main([str(folders / "one"), record.problem.id])
     output = capsys.readouterr().out
-    assert record["question"] in output or str(record["answer"]) in output
+    assert record.problem.question in output or str(record.result.answer) in output
     assert "votes" in output.lower()
 
 

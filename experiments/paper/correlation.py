@@ -10,19 +10,18 @@ folder, and prints the mean correlation of each round's points with the best poi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from soft_reasoning.lab.reports.plots import panels
 from soft_reasoning.lab.reports.tables import Table
-from soft_reasoning.lab.runs.files import read_records
-from soft_reasoning.types import UserError
+from soft_reasoning.lab.runs.records import Record, read_records
+from soft_reasoning.types import Candidate, UserError
 
 
-def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.ndarray], list[int]]:
+def correlation_matrices(records: Sequence[Record]) -> tuple[list[np.ndarray], list[int]]:
     """Return the correlation matrix of the points of rounds 0 to r for every r, and the points per round.
 
     Each is the mean over the problems that reached round r. The points of a round are sorted by reward,
@@ -38,14 +37,14 @@ def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.
     return matrices, [size] * len(matrices)
 
 
-def _rounds(record: Mapping[str, Any]) -> list[np.ndarray]:
+def _rounds(record: Record) -> list[np.ndarray]:
     """The points (k, d) of each round, highest reward first."""
-    rounds: dict[int, list[Mapping[str, Any]]] = {}
-    for candidate in record["candidates"]:
-        if candidate["u"] is not None and len(candidate["u"]) > 1:
-            rounds.setdefault(candidate["round"], []).append(candidate)
-    ordered = [sorted(group, key=lambda c: -c["reward"]) for _, group in sorted(rounds.items())]
-    return [np.array([candidate["u"] for candidate in group]) for group in ordered]
+    rounds: dict[int, list[Candidate]] = {}
+    for candidate in record.result.candidates:
+        if candidate.u is not None and len(candidate.u) > 1:
+            rounds.setdefault(candidate.round, []).append(candidate)
+    ordered = [sorted(group, key=lambda c: -c.rank) for _, group in sorted(rounds.items())]
+    return [np.array([candidate.u for candidate in group]) for group in ordered]
 
 
 def plot(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:

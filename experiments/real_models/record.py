@@ -36,7 +36,7 @@ from soft_reasoning.judge.programs import Sandbox
 from soft_reasoning.judge.programs.writing import answer_of, code_of
 from soft_reasoning.judge.verifier import Verifier, verify
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.runs.files import read_records
+from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.method.rounds import VerifiedMethod
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import drive
@@ -202,18 +202,19 @@ def strip(path: Path, out: Path, runs: Sequence[Path] = ()) -> None:
 
 def answers_of(run: Path, grader: Grader) -> Iterator[dict[str, Any]]:
     """The candidates and the answers of a run's records as rows of a recording."""
-    for entry in read_records(run):
-        kind, gold = entry["answer_type"], entry["target"]
-        question = {"id": entry["doc_id"], "type": kind, "gold": gold}
-        tokens = sum(usage["generated_tokens"] for usage in entry["usage"].values())
-        answer = {"answer": entry["answer"], "tokens": tokens, "cut": 0}
+    for record in read_records(run):
+        problem, result = record.problem, record.result
+        kind, gold = problem.answer_type, problem.gold
+        question = {"id": problem.id, "type": kind, "gold": gold}
+        tokens = sum(usage.generated_tokens for usage in result.usage.values())
+        answer = {"answer": result.answer, "tokens": tokens, "cut": 0}
         candidates = [
             {
-                "answer": candidate["answer"],
-                "tokens": candidate["generated_tokens"],
-                "cut": int(candidate["finish_reason"] == FinishReason.LENGTH),
+                "answer": candidate.answer,
+                "tokens": candidate.generated_tokens,
+                "cut": int(candidate.finish_reason == FinishReason.LENGTH),
             }
-            for candidate in entry["candidates"]
+            for candidate in result.candidates
         ]
         for part, answered in ((ANSWER, [answer]), (CANDIDATE, candidates)):
             for sample, row in enumerate(answered):

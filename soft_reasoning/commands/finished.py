@@ -20,12 +20,12 @@ from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.lab.reports.compare import COMPARISON
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
-from soft_reasoning.lab.runs.files import MANIFEST, PAGE, read_json, read_records
+from soft_reasoning.lab.runs.files import MANIFEST, PAGE, read_json
 from soft_reasoning.lab.runs.grading import final_rule
-from soft_reasoning.lab.runs.records import stored_candidates, stored_problem
+from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.lab.runs.runner import regrade
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Result, Usage, UserError
+from soft_reasoning.types import UserError
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
@@ -116,13 +116,12 @@ def read_solution(folder: Path, name: str) -> Solution:
         UserError: If the run in ``folder`` has not solved the problem.
     """
     config = read_json(folder / MANIFEST)["config"]
-    record = next((record for record in read_records(folder) if record["doc_id"] == name), None)
+    record = next((record for record in read_records(folder) if record.problem.id == name), None)
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
-    usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
-    result = Result(record["answer"], tuple(stored_candidates(record)), tuple(record["trace"]), usage)
     grader = build_grader(config, ())
-    return Solution.of(result, stored_problem(record), config["method"]["name"], final_rule(config), grader)
+    method, final = config["method"]["name"], final_rule(config)
+    return Solution.of(record.result, record.problem, method, final, grader)
 
 
 def show_main(words: Sequence[str]) -> None:

@@ -56,11 +56,11 @@ class SearchHistory:
 
 
 def stored_verdicts(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """Return the votes of a record's trace, a verdict with answers and weights per round."""
+    """Return the verdicts of a trace, one per entry, without scores, which the candidates have."""
     verdicts: list[Verdict] = []
     for stored in (entry.get("verifier") or {} for entry in trace):
-        answers = tuple(stored.get("answers", ()))
-        verdicts.append(Verdict((), answers, (), tuple(stored.get("weights", ())) or (1.0,) * len(answers)))
+        parts = {name: tuple(stored.get(name, ())) for name in ("answers", "texts", "weights", "prompts")}
+        verdicts.append(Verdict((), **parts, computed=stored.get("computed", False)))
     return verdicts
 
 

@@ -6,17 +6,19 @@ import numpy as np
 
 from experiments.paper import correlation
 from experiments.paper.correlation import correlation_matrices
+from soft_reasoning.answers import Grader
+from soft_reasoning.lab.runs.records import Record
+from soft_reasoning.types import Candidate, Problem, Result
 
 
 def record(*rounds):
     """A record from rounds of (reward, point) pairs."""
-    return {
-        "candidates": [
-            {"round": r, "reward": reward, "u": point}
-            for r, group in enumerate(rounds)
-            for reward, point in group
-        ]
-    }
+    candidates = [
+        Candidate("", None, r, reward=reward, u=point)
+        for r, group in enumerate(rounds)
+        for reward, point in group
+    ]
+    return Record.of(Problem("p", "?"), Result(None, tuple(candidates)), Grader())
 
 
 UP, DOWN, FLAT = (0.0, 1.0, 2.0), (2.0, 1.0, 0.0), (1.0, 3.0, 1.0)

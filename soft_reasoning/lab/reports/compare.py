@@ -21,9 +21,9 @@ from soft_reasoning.lab.reports.run_groups import (
 )
 from soft_reasoning.lab.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.lab.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
-from soft_reasoning.lab.runs.files import GRADES, read_json, write_json, write_text, writing
+from soft_reasoning.lab.runs.files import write_json, write_text, writing
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
-from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY
+from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, read_outcomes
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"
@@ -118,14 +118,14 @@ def compare(
 
 def _grades(group: RunGroup) -> Any:
     """For each graded problem the share of its seeds with a ``right`` answer, and the number of ``seeds``."""
-    runs = [pd.DataFrame.from_dict(read_json(folder / GRADES), orient="index") for folder in group.folders]
-    graded = pd.concat(runs).dropna(subset="correct")
+    outcomes = [pair for folder in group.folders for pair in read_outcomes(folder).items()]
+    names, corrects = [name for name, _ in outcomes], [outcome.correct for _, outcome in outcomes]
+    graded = pd.Series(corrects, names, dtype=object).dropna().astype(float)
     if graded.empty:
         raise UserError(
             f"compare: {group.label} has no problem with a reference answer; give the data's gold"
         )
-    by_problem = graded["correct"].astype(float).groupby(level=0)
-    return by_problem.agg(right="mean", seeds="size")
+    return graded.groupby(level=0).agg(right="mean", seeds="size")
 
 
 def _statistics(groups: Sequence[RunGroup], base: RunGroup) -> list[dict[str, Any]]:

@@ -24,7 +24,6 @@ from soft_reasoning.lab.reports.tables import (
 )
 from soft_reasoning.lab.reports.viewer.run import write_run
 from soft_reasoning.lab.runs.files import (
-    GRADES,
     MANIFEST,
     PREDICTIONS,
     REPORT,
@@ -34,7 +33,7 @@ from soft_reasoning.lab.runs.files import (
     writing,
 )
 from soft_reasoning.lab.runs.manifest import flatten
-from soft_reasoning.lab.runs.records import COVERAGE_AT
+from soft_reasoning.lab.runs.records import COVERAGE_AT, Outcome, read_outcomes
 from soft_reasoning.types import shortened
 
 EXTRACTION = (
@@ -89,7 +88,8 @@ def write_report(folder: Path) -> list[str]:
     Raises:
         UserError: If the folder holds no finished run, or cannot be written.
     """
-    metrics, manifest, grades = (read_json(folder / name) for name in (RESULTS, MANIFEST, GRADES))
+    metrics, manifest = (read_json(folder / name) for name in (RESULTS, MANIFEST))
+    outcomes = read_outcomes(folder)
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
@@ -111,8 +111,8 @@ def write_report(folder: Path) -> list[str]:
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=warning), *others]
-    rows = write_run(folder, title, manifest, grader["name"], grades, tables, pictures)
-    if _ungraded(grades):
+    rows = write_run(folder, title, manifest, grader["name"], outcomes, tables, pictures)
+    if _ungraded(outcomes):
         answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
@@ -138,9 +138,9 @@ def write_tables(folder: Path) -> Path:
 
 def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if none was graded, two tables."""
-    metrics, grades = read_json(folder / RESULTS), read_json(folder / GRADES)
+    metrics = read_json(folder / RESULTS)
     lines: list[str] = []
-    if _ungraded(grades):
+    if _ungraded(read_outcomes(folder)):
         with writing(folder), open(folder / PREDICTIONS, encoding="utf-8", newline="") as file:
             answers = [(row["id"], row["answer"]) for row in csv.DictReader(file)]
         lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, answer in answers[:SHOWN]]
@@ -161,8 +161,8 @@ def _sentence(metrics: Metrics) -> list[str]:
     return [f"{counts}{coverage}. ± is the standard error.", ""]
 
 
-def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
-    return all(grade["correct"] is None for grade in grades.values())
+def _ungraded(outcomes: Mapping[str, Outcome]) -> bool:
+    return all(outcome.correct is None for outcome in outcomes.values())
 
 
 def _name(config: Mapping[str, Any], key: str) -> str:

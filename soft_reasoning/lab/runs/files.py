@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,33 +22,6 @@ PAGE = "report.html"
 HYDRA = ".hydra"
 PROBES = "probes"
 """Inside a comparison: runs that only determine the number of samples of an equal budget."""
-
-
-def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run; a torn last line is skipped, and so are later records of a problem.
-
-    Raises:
-        UserError: If there is no file of records, or a complete line is not a record.
-    """
-    path = Path(folder) / SAMPLES
-    if not path.is_file():
-        raise UserError(f"expected a run's folder with {SAMPLES}, got {folder}; check the path")
-    seen = set[str]()
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                record = json.loads(line)
-                name = str(record["doc_id"])
-            except (ValueError, TypeError, KeyError) as error:
-                raise UserError(
-                    f"{path}, line {number}: expected a record, got an edited line; restore or delete "
-                    "that line, or start over with fresh=true"
-                ) from error
-            if name not in seen:
-                seen.add(name)
-                yield record
 
 
 def read_json(path: Path, fix: str = "run it to its end, or give the folder of one run") -> Any:

@@ -8,95 +8,41 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at, stored_verdicts
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
-    read_answers,
-    stored_agreement,
-    stored_candidates,
-    stored_problem,
-    written,
+    AfterRound,
+    CandidateGrade,
+    Graded,
+    ProblemGrade,
+    Reading,
+    Record,
+    VoteGrade,
 )
-from soft_reasoning.types import Candidate, Usage, UserError, shortened
+from soft_reasoning.thoughts import split
+from soft_reasoning.types import Candidate, UserError
 
 NEARLY_ALL = 0.8
 """Share of a question's candidates with one text at which the search has found nothing but this text."""
 
-
-@dataclass(frozen=True)
-class Graded:
-    """A graded problem.
-
-    Values that need a reference answer are None without it.
-
-    Attributes:
-        problem: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is right; a verifier's
-            solutions do not count), ``covered_first`` (any of the first ``COVERAGE_AT``), ``parsed``, the
-            number of different ``answers`` and of ``rounds``, ``one_text`` (the same text is at least
-            ``NEARLY_ALL`` of the candidates; None for fewer than two), ``difficulty``, and ``wrong``: an item
-            of ``metrics.WRONG_REASONS``.
-        candidates: A row for each candidate: ``answer``, ``correct``, ``parsed``, ``round``, ``reward``,
-            ``lost_at`` (tokens, if a limit cut it before its answer ended), ``approved`` (by the verifier,
-            before its confidence), ``length`` |u|, ``new`` (no earlier
-            candidate had its text), and ``expected``: the surrogate's mean at its point before its
-            evaluation.
-        readings: A row for each way of extracting answers.
-        usage: Tokens by role.
-        decided: For each round of proposals, the share that the acquisition function chose.
-        after_rounds: For each round, what there would be if the search had ended after it: ``correct`` (None
-            as well if the final rule is not known), the ``best_reward``, and the ``tokens`` generated,
-            of which a verifier's count in equal parts for each round.
-        verifier: For each entry of the trace, whether the verifier's answers are right.
-        votes: The answers by descending weight: a ``rewards.final.Vote``, ``right``, and whether it was
-            ``chosen``. Weights are None if the final rule is not known.
-    """
-
-    problem: Mapping[str, Any]
-    candidates: Sequence[Mapping[str, Any]] = ()
-    readings: Sequence[Mapping[str, Any]] = ()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
-    decided: Sequence[float] = ()
-    after_rounds: Sequence[Mapping[str, Any]] = ()
-    verifier: Sequence[Sequence[bool | None]] = ()
-    votes: Sequence[Mapping[str, Any]] = ()
-
-    def outcome(self) -> dict[str, Any]:
-        """Return what ``grades.json`` holds of the problem, by which pages mark right and wrong."""
-        names = ("correct", "covered", "answer", "difficulty")
-        return {
-            **{name: self.problem[name] for name in names},
-            "candidates": [[candidate["answer"], candidate["correct"]] for candidate in self.candidates],
-            "verifier": self.verifier,
-            "votes": self.votes,
-        }
+WRONG_REASONS = ("uncovered", "rejected", "outvoted")
+"""Why final answers are wrong: no candidate is right, the verifier approved no right candidate, or it did and
+another answer was chosen."""
 
 
-def grade(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Graded:
-    """Grade the final answer and every candidate of a stored record.
+def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None) -> Graded:
+    """Grade the final answer and every candidate of a record.
 
     Args:
         record: The record.
         grader: Reads and compares answers.
         final: The run's final rule, if it is known.
-
-    Raises:
-        UserError: If the record lacks a field.
     """
-    try:
-        return _grade(record, grader, final)
-    except KeyError as error:
-        raise UserError(
-            f"problem {shortened(str(record.get('doc_id')))}: its line in samples.jsonl was edited, it lacks "
-            f"{error}; restore or delete that line, or start over with fresh=true"
-        ) from error
-
-
-def _grade(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None) -> Graded:
-    problem, (answer, answers) = stored_problem(record), read_answers(record, grader)
+    problem, (answer, answers) = record.problem, read_answers(record, grader)
     known: dict[str | None, bool | None] = {}
 
     def right(answer: str | None) -> bool | None:
@@ -104,70 +50,94 @@ def _grade(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer |
             known[answer] = grader.correct(answer, problem)
         return known[answer]
 
-    correct, difficulty, trace = right(answer), problem.doc.get("difficulty"), record["trace"]
-    candidates = _candidates(record, answers, right)
-    approvals = [candidate["approved"] for candidate in candidates if candidate["correct"]]
+    correct, difficulty = right(answer), problem.doc.get("difficulty")
+    candidates = tuple(_candidates(record, answers, right))
+    approvals = [candidate.approved for candidate in candidates if candidate.correct]
     wrong = None
     if correct is False:
-        reason = "rejected" if all(approved is False for approved in approvals) else "outvoted"
-        wrong = reason if approvals else "uncovered"
-    history = SearchHistory(stored_candidates(record), stored_verdicts(trace), grader, problem.answer_type)
+        rejected = all(approved is False for approved in approvals)
+        wrong = "uncovered" if not approvals else "rejected" if rejected else "outvoted"
     return Graded(
-        problem={
-            "doc_id": problem.id,
-            "answer": answer,
-            "correct": correct,
-            "covered": bool(approvals),
-            "covered_first": any(candidate["correct"] for candidate in candidates[:COVERAGE_AT]),
-            "parsed": answer is not None,
-            "answers": len({*answers} - {None}),
-            "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
-            "one_text": _one_text(written(record)[: len(candidates)]),
-            "difficulty": None if difficulty is None else str(difficulty),
-            "wrong": wrong,
-        },
+        id=problem.id,
+        problem=ProblemGrade(
+            answer=answer,
+            correct=correct,
+            covered=bool(approvals),
+            covered_first=any(candidate.correct for candidate in candidates[:COVERAGE_AT]),
+            answers=len({*answers} - {None}),
+            rounds=1 + max((candidate.round for candidate in candidates), default=-1),
+            one_text=_one_text([candidate.written for candidate in record.result.candidates]),
+            difficulty=None if difficulty is None else str(difficulty),
+            wrong=wrong,
+        ),
         candidates=candidates,
-        readings=[_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)],
-        usage={role: Usage(**counts) for role, counts in record["usage"].items()},
-        decided=[p["decided"] for entry in trace if "decided" in (p := entry.get("proposal") or {})],
-        after_rounds=list(_replay(record, grader, final)),
-        verifier=[[right(a) for a in (entry.get("verifier") or {}).get("answers", ())] for entry in trace],
-        votes=[
-            {
+        readings=tuple(_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)),
+        usage=record.result.usage,
+        decided=tuple(traced.decided for traced in record.rounds if traced.decided is not None),
+        after_rounds=tuple(_replay(record, grader, final)),
+        verifier=tuple(tuple(map(right, traced.verdict.answers)) for traced in record.rounds),
+        votes=tuple(
+            VoteGrade(
                 **asdict(vote),
-                "right": right(vote.answer),
-                "chosen": grader.equal(vote.answer, record["answer"], problem.answer_type),
-            }
-            for vote in count_votes(history, final)
-        ],
+                right=right(vote.answer),
+                chosen=grader.equal(vote.answer, record.result.answer, problem.answer_type),
+            )
+            for vote in count_votes(_history(record, record.result.candidates, grader), final)
+        ),
     )
 
 
+def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
+    """Return the final answer and each candidate's answer, as ``grader`` reads them.
+
+    With the run's extraction these are the stored answers. With another the stored texts are read again. The
+    final answer is then the vote of the texts (candidates and verifier's solutions) that gave it, or of all
+    texts if there was none. An answer that no stored text gave stays as it is, and so does a program's value.
+    """
+    problem, result = record.problem, record.result
+    final, kind, stored = result.answer, problem.answer_type, [c.answer for c in result.candidates]
+    if grader.name == record.extraction:
+        return final, stored
+
+    def read(candidate: Candidate) -> str | None:
+        text = split(candidate.text, result.thinks)[1]
+        return grader.extract(text, kind, problem.question, cut=candidate.cut)
+
+    parsed = [c.answer if c.computed else read(c) for c in result.candidates]
+    pairs = [*zip(stored, parsed, strict=True)]
+    for verdict in (traced.verdict for traced in record.rounds):
+        solutions = zip(verdict.answers, verdict.texts, strict=False)  # a judge has texts, but no answers
+        pairs += [
+            (a, a if verdict.computed else grader.extract(text, kind, problem.question))
+            for a, text in solutions
+        ]
+    sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
+    return (grader.vote(sources, kind) if sources else final), parsed
+
+
+def _history(record: Record, candidates: Sequence[Candidate], grader: AnswerGrader) -> SearchHistory:
+    verdicts = [traced.verdict for traced in record.rounds]
+    return SearchHistory(candidates, verdicts, grader, record.problem.answer_type)
+
+
 def _candidates(
-    record: Mapping[str, Any],
-    answers: Sequence[str | None],
-    right: Callable[[str | None], bool | None],
-) -> list[dict[str, Any]]:
-    texts, proposals = written(record), [entry.get("proposal") or {} for entry in record["trace"]]
-    means = [iter(proposal.get("mean", ())) for proposal in proposals]
-    candidates = list[dict[str, Any]]()
-    rows = zip(answers, record["candidates"], stored_candidates(record), strict=True)
-    for i, (answer, stored, candidate) in enumerate(rows):
-        number, agreement = stored["round"], stored_agreement(stored)
-        row = {
-            "answer": answer,
-            "correct": right(answer),
-            "parsed": answer is not None,
-            "round": number,
-            "reward": stored["reward"],
-            "lost_at": lost_at(candidate, record["answer_type"]),
-            "approved": None if agreement is None else agreement >= 0.5,
-            "length": None if stored["u"] is None else math.hypot(*stored["u"]),
-            "new": texts[i] not in texts[:i],
-            "expected": next(means[number], None) if number < len(means) else None,
-        }
-        candidates.append(row)
-    return candidates
+    record: Record, answers: Sequence[str | None], right: Callable[[str | None], bool | None]
+) -> Iterator[CandidateGrade]:
+    means, seen = [iter(traced.mean) for traced in record.rounds], set[str]()
+    for answer, candidate in zip(answers, record.result.candidates, strict=True):
+        judged = candidate.judged
+        yield CandidateGrade(
+            answer=answer,
+            correct=right(answer),
+            round=candidate.round,
+            reward=candidate.reward,
+            lost_at=lost_at(candidate, record.problem.answer_type),
+            approved=None if judged is None else judged >= 0.5,
+            length=None if candidate.u is None else math.hypot(*candidate.u),
+            new=candidate.written not in seen,
+            expected=next(means[candidate.round], None) if candidate.round < len(means) else None,
+        )
+        seen.add(candidate.written)
 
 
 def _one_text(texts: Sequence[str]) -> bool | None:
@@ -182,48 +152,35 @@ def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:
     return graders if grader.name in MODES else [*graders, grader]
 
 
-def _reading(record: Mapping[str, Any], grader: AnswerGrader) -> dict[str, Any]:
-    problem, (answer, answers) = stored_problem(record), read_answers(record, grader)
-    return {
-        "mode": grader.name,
-        "correct": grader.correct(answer, problem),
-        "covered": None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
-        "parsed": answer is not None,
-        "candidates": len(answers),
-        "candidates_parsed": len(answers) - answers.count(None),
-    }
+def _reading(record: Record, grader: AnswerGrader) -> Reading:
+    problem, (answer, answers) = record.problem, read_answers(record, grader)
+    return Reading(
+        mode=grader.name,
+        correct=grader.correct(answer, problem),
+        covered=None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
+        parsed=answer is not None,
+        candidates=len(answers),
+        candidates_parsed=len(answers) - answers.count(None),
+    )
 
 
-def _replay(
-    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
-) -> Iterator[dict[str, Any]]:
+def _replay(record: Record, grader: AnswerGrader, final: FinalAnswer | None) -> Iterator[AfterRound]:
     """Yield what there would be if the search had ended after each of its rounds."""
-    problem, stored, trace = stored_problem(record), record["candidates"], record["trace"]
-    rounds = max((c["round"] for c in stored), default=0) + 1
-    generated = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
+    rounds = max((candidate.round for candidate in record.result.candidates), default=0) + 1
+    generated = {role: usage.generated_tokens for role, usage in record.result.usage.items()}
     verifier_tokens = (sum(generated.values()) - generated.get("candidate", 0)) / rounds
     for number in range(1, rounds + 1):
-        so_far = [c for c in stored if c["round"] < number]
-        part = record if number == rounds else None  # the record of a run that ends here
-        if part is None and final is not None:
-            candidates = [
-                Candidate(
-                    "",
-                    c["answer"],
-                    c["round"],
-                    reward=c["reward"] or 0.0,
-                    finish_reason=c.get("finish_reason", ""),
-                )
-                for c in so_far
-            ]
-            texts, entries = [record["resps"][0][: len(so_far)]], trace[:number]
-            history = SearchHistory(candidates, stored_verdicts(entries), grader, problem.answer_type)
-            part = dict(record, answer=final.choose(history), candidates=so_far, resps=texts, trace=entries)
-        yield {
-            "correct": None if part is None else grader.correct(read_answers(part, grader)[0], problem),
-            "best_reward": max((c["reward"] for c in so_far if c["reward"] is not None), default=None),
-            "tokens": sum(c.get("generated_tokens") or 0 for c in so_far) + verifier_tokens * number,
-        }
+        part = record.until(number) if number < rounds else record
+        candidates, known = part.result.candidates, number == rounds or final is not None
+        if number < rounds and final is not None:
+            rewarded = [replace(c, reward=c.reward or 0.0) for c in candidates]
+            answer = final.choose(_history(part, rewarded, grader))
+            part = replace(part, result=replace(part.result, answer=answer))
+        yield AfterRound(
+            correct=grader.correct(read_answers(part, grader)[0], record.problem) if known else None,
+            best_reward=max((c.reward for c in candidates if c.reward is not None), default=None),
+            tokens=sum(c.generated_tokens for c in candidates) + verifier_tokens * number,
+        )
 
 
 def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:

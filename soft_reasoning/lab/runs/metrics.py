@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from soft_reasoning.answers import MODES
-from soft_reasoning.lab.runs.grading import Graded
-from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY
+from soft_reasoning.lab.runs.grading import WRONG_REASONS
+from soft_reasoning.lab.runs.records import (
+    COVERAGE_AT,
+    MEMORY,
+    CandidateGrade,
+    Graded,
+    ProblemGrade,
+    Reading,
+)
 from soft_reasoning.types import Usage, UserError
 
-WRONG_REASONS = ("uncovered", "rejected", "outvoted")
-"""Why final answers are wrong: no candidate is right, the verifier approved no right candidate, or it did and
-another answer was chosen."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
@@ -25,22 +32,7 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """Types of pandas, whose annotations lack the type of a column."""
 
-GRADES = ("correct", "covered", "covered_first", "parsed")
-PROBLEM = (*GRADES, "answers", "rounds", "one_text", "difficulty", "wrong")
-CANDIDATE = (
-    "problem",
-    "correct",
-    "parsed",
-    "round",
-    "reward",
-    "lost_at",
-    "approved",
-    "length",
-    "new",
-    "expected",
-)
-READING = ("mode", "correct", "covered", "parsed", "candidates", "candidates_parsed")
-TEXT = {"difficulty", "wrong", "mode"}
+TEXT = {"answer", "difficulty", "wrong", "mode"}
 """Columns of text."""
 
 SHARES = {"exact_match": "correct", "coverage": "covered"}
@@ -65,11 +57,11 @@ def measure(
         rate: Operations per position and key (``manifest.rates``); None if unknown.
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
-    rows = sorted(graded, key=lambda row: row.problem["doc_id"])
-    problems = _frame((row.problem for row in rows), PROBLEM)
-    candidates = _frame(
-        ({"problem": i, **candidate} for i, row in enumerate(rows) for candidate in row.candidates), CANDIDATE
-    )
+    rows = sorted(graded, key=lambda row: row.id)
+    problems = _frame([row.problem for row in rows], ProblemGrade)
+    candidates = _frame([candidate for row in rows for candidate in row.candidates], CandidateGrade)
+    candidates["problem"] = [i for i, row in enumerate(rows) for _ in row.candidates]
+    readings = _frame([reading for row in rows for reading in row.readings], Reading)
     with_gold = problems[problems["correct"].notna()]
     graded_candidates = candidates[candidates["correct"].notna()]
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
@@ -77,15 +69,15 @@ def measure(
         "problems": len(rows),
         **_shares(with_gold, SHARES | {f"coverage@{COVERAGE_AT}": "covered_first"}),
         **(_pass(graded_candidates, len(with_gold)) if independent else {}),
-        "unparsed": _mean(1 - problems["parsed"]),
+        "unparsed": _mean(problems["answer"].isna()),
         "candidates": len(candidates) / len(rows) if rows else None,
         "texts": float(candidates["new"].sum()) / len(rows) if rows else None,
         "answers": _mean(problems["answers"]),
         "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
         "cut": {"candidates": int(candidates["lost_at"].count()), "tokens": _most(candidates["lost_at"])},
-        "candidate_unparsed": _mean(1 - candidates["parsed"]),
-        "extraction": _by_extraction(_frame((reading for row in rows for reading in row.readings), READING)),
+        "candidate_unparsed": _mean(candidates["answer"].isna()),
+        "extraction": _by_extraction(readings),
         "rounds": {
             "mean": _mean(problems["rounds"]),
             "share_ended_after": {str(int(n)): float(part) for n, part in ended.items()},
@@ -150,9 +142,10 @@ def _shares(frame: Frame, columns: Mapping[str, str]) -> dict[str, float | None]
     return {key: x for name, column in columns.items() for key, x in share(name, frame[column]).items()}
 
 
-def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Frame:
-    """A table of floats, NaN for None, except for the columns in ``TEXT``."""
-    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+def _frame(rows: Sequence[object], kind: type[DataclassInstance]) -> Frame:
+    """A table of the dataclass ``kind``: floats, NaN for None, except for the columns in ``TEXT``."""
+    columns = [field.name for field in fields(kind)]
+    frame = pd.DataFrame([vars(row) for row in rows], columns=columns, dtype=object)
     return frame.astype({name: float for name in columns if name not in TEXT})
 
 
@@ -225,7 +218,7 @@ def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
     None if the final rule cannot be replayed. ``tokens`` are those generated so far.
     """
     rows = [
-        {"problem": i, "round": number, **values}
+        {"problem": i, "round": number, **vars(values)}
         for i, row in enumerate(graded)
         for number, values in enumerate(row.after_rounds, start=1)
     ]

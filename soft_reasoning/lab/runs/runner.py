@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -19,13 +19,12 @@ from soft_reasoning.lab.runs.files import (
     MANIFEST,
     RESULTS,
     read_json,
-    read_records,
     write_json,
     write_text,
 )
-from soft_reasoning.lab.runs.grading import Graded, final_rule, grade
+from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.metrics import measure
-from soft_reasoning.lab.runs.records import stored_problem, to_record
+from soft_reasoning.lab.runs.records import Graded, Record, read_records
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
 from soft_reasoning.schedule.job import Clock
@@ -133,7 +132,7 @@ def run(
             _count(row, display)
         if display.done:
             display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
-        done = {row.problem["doc_id"] for row in rows}
+        done = {row.id for row in rows}
         todo = [problem for problem in problems if problem.id not in done]
         own = store.folder if store.locked else None  # SQLite needs locks
         completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
@@ -161,9 +160,12 @@ def run(
 
 def _count(row: Graded, display: Progress) -> None:
     usage = sum(row.usage.values(), Usage())
-    read, correct, covered = (row.problem[name] for name in ("parsed", "correct", "covered"))
     display.count(
-        usage.generated_tokens, read=read, correct=correct, covered=covered, replayed=usage.replayed_tokens
+        usage.generated_tokens,
+        read=row.problem.answer is not None,
+        correct=row.problem.correct,
+        covered=row.problem.covered,
+        replayed=usage.replayed_tokens,
     )
 
 
@@ -188,7 +190,7 @@ def _solve(
     """Solve ``problems`` and yield each graded problem when its record is on the disk."""
     clock, last = Clock(), perf_counter()
     for problem, result in solver.solve(problems, clock, completions, watch):
-        record = to_record(problem, result, solver.grader)
+        record = Record.of(problem, result, solver.grader)
         with clock.measure("store"):
             store.append(record)
         time = perf_counter()
@@ -205,7 +207,7 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
     """
     by_id = {problem.id: problem for problem in problems}
     fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
-    for stored in map(stored_problem, store.records):
+    for stored in (record.problem for record in store.records):
         problem = by_id.get(stored.id)
         if problem is None:
             raise UserError(
@@ -224,8 +226,8 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
 def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
     """Write the metrics of a run, and each problem's outcome by its id."""
     write_json(folder / RESULTS, metrics)
-    outcomes = sorted((row.problem["doc_id"], row.outcome()) for row in rows)
-    lines = [f"{json.dumps(name)}: {json.dumps(outcome)}" for name, outcome in outcomes]  # a line per problem
+    outcomes = {row.id: asdict(row.outcome) for row in rows}
+    lines = [f"{json.dumps(name)}: {json.dumps(outcomes[name])}" for name in sorted(outcomes)]
     write_text(folder / GRADES, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -241,7 +243,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     folder = Path(folder)
     manifest, ids, results = (read_json(folder / name) for name in (MANIFEST, GRADES, RESULTS))
     final = final_rule(manifest["config"])
-    rows = [grade(record, grader, final) for record in read_records(folder) if record["doc_id"] in ids]
+    rows = [grade(record, grader, final) for record in read_records(folder) if record.problem.id in ids]
     metrics = _measure(rows, grader, results, manifest)
     write_results(folder, metrics, rows)
     return metrics

@@ -30,12 +30,12 @@ from soft_reasoning.lab.runs.files import (
     SAMPLES,
     encode,
     read_json,
-    read_records,
     write_json,
     write_text,
     writing,
 )
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, environment_changes
+from soft_reasoning.lab.runs.records import Record, read_records
 from soft_reasoning.types import UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
@@ -58,7 +58,7 @@ class Store:
 
     Example:
         >>> with Store(folder, {"seed": 0}) as store:
-        ...     store.append({"doc_id": "0", "answer": "18"})
+        ...     store.append(Record.of(problem, result, grader))
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Store:
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder: Path = Path(folder)
-        self.records: list[dict[str, Any]] = []
+        self.records: list[Record] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
         manifest = build_manifest(config, words, about)
@@ -133,9 +133,9 @@ class Store:
         if changes := environment_changes(old, manifest):
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         """Write a problem's record and wait until it is on the disk."""
-        line = memoryview(encode(json.dumps(record, ensure_ascii=False) + "\n"))
+        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False) + "\n"))
         with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]

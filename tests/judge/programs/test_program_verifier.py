@@ -18,7 +18,8 @@ from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
 from soft_reasoning.judge.programs.writing import code_of
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.lab.runs import local
-from soft_reasoning.lab.runs.records import read_answers, to_record
+from soft_reasoning.lab.runs.grading import read_answers
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, UserError
 from tests.judge.programs.programming import (
@@ -179,7 +180,7 @@ def test_programs_answer_and_judge_under_every_grader(grader):
         context = replace(context, grader=built(config, "grader"))
         [(_, result)] = drive([PROBLEM], method, context)
         assert context.grader.correct(result.answer, PROBLEM) is True
-        record = to_record(PROBLEM, result, context.grader)
+        record = Record.of(PROBLEM, result, context.grader)
         if options == ["method=program"]:
             assert read_answers(record, LmEvalGrader("strict-match")) == (result.answer, [result.answer])
         else:

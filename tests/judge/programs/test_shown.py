@@ -6,8 +6,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.reports.viewer.run import build_entry
-from soft_reasoning.lab.runs.grading import grade
-from soft_reasoning.lab.runs.records import read_answers, to_record
+from soft_reasoning.lab.runs.grading import grade, read_answers
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.solution import Solution
 from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, Programmer, solved
 
@@ -19,7 +19,7 @@ def shown(*options, answers=("11", "15")):
     result = solved(Programmer([RIGHT, BROKEN], answers=answers), *options)
     final = getattr(build_method(compose_config(["prompt=math", *options])), "final", None)
     solution = Solution.of(result, PROBLEM, "m", final, Grader())
-    record = json.loads(json.dumps(to_record(PROBLEM, result, Grader())))
+    record = Record.read(json.loads(json.dumps(Record.of(PROBLEM, result, Grader()).line())))
     return solution, record
 
 
@@ -28,12 +28,12 @@ def test_a_verifier_s_programs_are_explained_and_stored():
     text = solution.explain()
     assert f"  verifier:\n    def solution():\n    {RIGHT}\n    Answer: 15" in text
     assert "    Error: ZeroDivisionError: division by zero\n    Answer: no answer" in text
-    stored = record["trace"][0]["verifier"]
-    assert stored["answers"] == ["15", None] and "return 7 / 0" in stored["texts"][1]
-    _, detail = build_entry(record, grade(record, Grader()).outcome())
+    stored = record.rounds[0].verdict
+    assert stored.answers == ("15", None) and "return 7 / 0" in stored.texts[1]
+    _, detail = build_entry(record, grade(record, Grader()).outcome)
     verifier = detail["rounds"][0]["verifier"]
-    assert verifier["answers"] == ["15", None] and verifier["right"] == [True, False]
-    assert verifier["texts"] == stored["texts"]
+    assert verifier["answers"] == ("15", None) and verifier["right"] == (True, False)
+    assert verifier["texts"] == stored.texts
 
 
 def test_a_program_that_answers_alone_is_the_text():
@@ -44,7 +44,7 @@ def test_a_program_that_answers_alone_is_the_text():
 def test_records_of_programs_are_graded_and_read_again():
     for options in (["method=program_consistency", "k=2"], ["method=mixed_consistency"], BEST):
         _, record = shown(*options)
-        assert grade(record, Grader()).problem["correct"] is True
+        assert grade(record, Grader()).problem.correct is True
         for grader in (Grader(), Grader(extraction="strict")):
             answer, answers = read_answers(record, grader)
-            assert answer == "15" and answers == [c["answer"] for c in record["candidates"]]
+            assert answer == "15" and answers == [c.answer for c in record.result.candidates]

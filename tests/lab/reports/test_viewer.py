@@ -10,13 +10,13 @@ from soft_reasoning.lab.reports.viewer import files
 from soft_reasoning.lab.reports.viewer.formulas import formulas_in
 from soft_reasoning.lab.reports.viewer.run import build_entry
 from soft_reasoning.lab.runs.grading import final_rule, grade
-from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Result
 
 
 def entry(result, final=None, gold="3"):
-    record = to_record(problem(1, gold), result, GRADER)
-    return build_entry(record, grade(record, GRADER, final).outcome())
+    record = Record.of(problem(1, gold), result, GRADER)
+    return build_entry(record, grade(record, GRADER, final).outcome)
 
 
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from viewed import GRADER, problem, searched, write, write_all
 
 from soft_reasoning.lab.reports.viewer.run import write_run
-from soft_reasoning.lab.runs.files import GRADES, read_json
+from soft_reasoning.lab.runs.records import read_outcomes
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -215,8 +215,8 @@ def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
 def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
     (folder / "a.svg").write_text(PICTURE)
-    manifest, grades = {"config": {}, "command": "the command k=2"}, read_json(folder / GRADES)
-    write_run(folder, "one", manifest, GRADER.name, grades, [], {"After each round": "a.svg"})
+    manifest = {"config": {}, "command": "the command k=2"}
+    write_run(folder, "one", manifest, GRADER.name, read_outcomes(folder), [], {"After each round": "a.svg"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert page.text(".command") == "the command k=2"
     picture = "const img = document.querySelector('.pictures img'); return img.complete && img.naturalWidth"

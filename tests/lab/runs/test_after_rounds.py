@@ -6,14 +6,14 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.judge.final import VOTES, FinalAnswer
 from soft_reasoning.lab.reports.compare import mean_curve
 from soft_reasoning.lab.runs.grading import grade
-from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.lab.runs.world import summarise
 
 VOTE = FinalAnswer("vote", verifier_weight=1.0)
 
 
-def record(name, final, *rounds, verifier=()):
+def record(name, final, *rounds, verifier=(), gold="3"):
     """A problem with the right answer 3: the candidates' answers of each round, with growing rewards."""
     candidates = tuple(
         Candidate("", answer, number, reward=number + 0.5, generated_tokens=10)
@@ -23,7 +23,7 @@ def record(name, final, *rounds, verifier=()):
     verdicts = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
     trace = [{"round": i, "verifier": verdict} for i, verdict in enumerate(verdicts)]
     usage = {"candidate": Usage(5, 0, 10 * len(candidates), 1), "verifier": Usage(5, 0, 6 * len(rounds), 1)}
-    return to_record(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
+    return Record.of(Problem(name, "q", gold), Result(final, candidates, tuple(trace), usage), Grader())
 
 
 def after_each_round(records, grader, final):
@@ -39,9 +39,7 @@ def test_a_problem_that_ended_keeps_what_it_had():
     assert [row["accuracy"] for row in rows] == [pytest.approx(2 / 3)] * 2
     assert [row["best_reward"] for row in rows] == [0.5, pytest.approx(3.5 / 3)]  # it never falls
     assert [row["tokens"] for row in rows] == [26.0, pytest.approx((26 + 62 + 42) / 3)]
-    more = after_each_round(
-        [solved, later, spoilt, record("d", "3", "33") | {"target": None}], Grader(), VOTE
-    )
+    more = after_each_round([solved, later, spoilt, record("d", "3", "33", gold=None)], Grader(), VOTE)
     assert [row["accuracy"] for row in more] == [row["accuracy"] for row in rows]
     [_, (tokens, _)] = mean_curve([rows, rows[:1]])
     assert tokens == pytest.approx((rows[1]["tokens"] + 26) / 2)

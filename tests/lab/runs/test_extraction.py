@@ -3,8 +3,8 @@
 import pytest
 
 from soft_reasoning.answers import Grader, extract
-from soft_reasoning.lab.runs.grading import grade
-from soft_reasoning.lab.runs.records import read_answers, to_record
+from soft_reasoning.lab.runs.grading import grade, read_answers
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Problem, Result
 from tests.lab.runs.world import summarise
 
@@ -15,7 +15,7 @@ def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
     """The record of a run under ``read``; ``verifier`` holds what a round's verifier answered and wrote."""
     candidates = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
     trace = ({"round": 0, "verifier": verifier},) if verifier else ({"round": 0},)
-    return to_record(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
+    return Record.of(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,12 @@ def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
     ],
 )
 def test_a_flexible_run_read_strictly(record, strict, candidates):
-    assert record["extraction"] == "flexible"
+    assert record.extraction == "flexible"
     assert read_answers(record, STRICT) == (strict, candidates)
-    assert read_answers(record, FLEXIBLE) == (record["answer"], [c["answer"] for c in record["candidates"]])
+    assert read_answers(record, FLEXIBLE) == (
+        record.result.answer,
+        [c.answer for c in record.result.candidates],
+    )
 
 
 def test_both_extractions_are_in_the_metrics():

@@ -1,6 +1,7 @@
 """Metrics of records written by hand, against numbers worked out by hand."""
 
 import itertools
+import json
 import math
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.lab.runs.grading import grade
 from soft_reasoning.lab.runs.metrics import equal_samples
-from soft_reasoning.lab.runs.records import stored_problem, to_record
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.lab.runs.world import summarise
 
@@ -24,7 +25,7 @@ def row(gold, answer, rounds, *, verified=None, difficulty=None, usage=None, nam
     ]
     doc = {} if difficulty is None else {"difficulty": difficulty}
     problem = Problem(name, "How many?", gold, doc=doc)
-    return grade(to_record(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
+    return grade(Record.of(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
 
 
 def test_accuracy_coverage_and_their_errors():
@@ -48,7 +49,7 @@ def test_accuracy_coverage_and_their_errors():
 def test_the_extractions_compare_as_the_grader_does():
     grader = Grader(same=lambda a, b: a.strip(".") == b.strip("."))
     problem = Problem("p", "Where?", "Rome", answer_type="open")
-    record = to_record(problem, Result("Rome.", (Candidate("Rome.", "Rome.", 0),)), grader)
+    record = Record.of(problem, Result("Rome.", (Candidate("Rome.", "Rome.", 0),)), grader)
     m = summarise([grade(record, grader)])
     assert m["extraction"]["flexible"]["exact_match"] == m["exact_match"] == 1.0
 
@@ -121,7 +122,7 @@ def test_why_final_answers_are_wrong():
 def test_the_verifier_is_judged_before_its_confidence():
     problem = Problem("p", "How many?", "3")
     candidates = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
-    record = to_record(problem, Result("3", candidates), GRADER)
+    record = Record.of(problem, Result("3", candidates), GRADER)
     assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
 
 
@@ -148,10 +149,11 @@ def test_order_changes_no_digit():
 def test_a_record_gives_its_problem_and_numbers_back():
     problem = Problem("p", "How many?", "3", doc={"a": 1})
     result = Result("3", (Candidate("t", "3", 0, 0.5, 1.0, 1.5, (0.1, -0.2), 7, "eos"),), ({"round": 0},))
-    record = to_record(problem, result, GRADER)
-    assert stored_problem(record) == problem
-    assert (record["exact_match"], record["resps"], record["filtered_resps"]) == (1.0, [["t"]], ["3"])
-    assert record["candidates"] == [
+    record = Record.of(problem, result, GRADER)
+    line = record.line()
+    assert Record.read(json.loads(json.dumps(line))) == record and record.problem.doc == {"a": 1}
+    assert (line["exact_match"], line["resps"], line["filtered_resps"]) == (1.0, [["t"]], ["3"])
+    assert line["candidates"] == [
         {
             "answer": "3",
             "round": 0,
@@ -175,7 +177,7 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
     )
     trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
     problem = Problem("p", "How many?", "3")
-    graded = grade(to_record(problem, Result("3", candidates, trace), GRADER), GRADER)
+    graded = grade(Record.of(problem, Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([graded, row("3", "3", [["3"]], name="q")])
     assert [row["length"] for row in m["by_round"]] == [3.0, 2.0, 10.0]
     assert m["decided"] == pytest.approx(0.7)
@@ -195,7 +197,7 @@ def test_different_texts_and_answers_and_what_the_surrogate_predicted():
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
     candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
     trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
-    graded = grade(to_record(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    graded = grade(Record.of(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([graded])
     assert (m["texts"], m["answers"]) == (5, 5)
     assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7

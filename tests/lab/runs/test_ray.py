@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.commands.solving import run_one
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.lab.runs.files import read_records
 from soft_reasoning.lab.runs.local import LocalLauncher
 from soft_reasoning.lab.runs.ray import RayLauncher
+from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.lab.runs.runner import run
 from soft_reasoning.types import Problem, UserError
 from tests.lab.runs.world import OPTIONS, problems, without_replays
@@ -46,7 +46,7 @@ def solve(launcher, config, folder, count=COUNT):
 
 
 def records(folder):
-    texts = [(r["doc_id"], json.dumps(without_replays(r))) for r in read_records(folder)]
+    texts = [(r.problem.id, json.dumps(without_replays(r))) for r in read_records(folder)]
     assert len(texts) == len(dict(texts))  # none twice
     return dict(texts)
 

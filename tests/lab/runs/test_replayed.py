@@ -15,7 +15,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.engine.completions.store import CompletionStore
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.lab.runs.files import read_records
+from soft_reasoning.lab.runs.records import read_records
 from tests.lab.runs.killed import main as run_here
 from tests.lab.runs.world import without_replays
 
@@ -32,8 +32,8 @@ def records(folder):
     """The records, equal but for the replayed tokens, as text, by problem; and the replayed tokens."""
     texts, replayed = {}, 0
     for record in read_records(folder):
-        replayed += sum(used["replayed_tokens"] for used in record["usage"].values())
-        texts[record["doc_id"]] = json.dumps(without_replays(record))
+        replayed += sum(used.replayed_tokens for used in record.result.usage.values())
+        texts[record.problem.id] = json.dumps(without_replays(record))
     return texts, replayed
 
 

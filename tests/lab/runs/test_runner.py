@@ -16,8 +16,9 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report
-from soft_reasoning.lab.runs.files import MANIFEST, read_json, read_records
+from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.local import Local, LocalLauncher
+from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.lab.runs.runner import run
 from soft_reasoning.schedule.job import Clock, ProblemError
 from soft_reasoning.types import Problem, Result, UserError
@@ -49,7 +50,7 @@ def whole(world, tmp_path_factory):
 
 def kept(folder):
     """The records, which must be byte-identical but for the replayed tokens, as text, by problem."""
-    return {r["doc_id"]: json.dumps(without_replays(r)) for r in read_records(folder)}
+    return {r.problem.id: json.dumps(without_replays(r)) for r in read_records(folder)}
 
 
 def test_a_run_leaves_its_whole_folder(whole, capsys):
@@ -58,7 +59,7 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
     metrics = json.loads((whole / "results.json").read_text())
     records = list(read_records(whole))
     assert metrics["problems"] == len(records) == 12
-    assert metrics["exact_match"] == pytest.approx(sum(r["exact_match"] for r in records) / 12)
+    assert metrics["exact_match"] == pytest.approx(sum(r.exact_match for r in records) / 12)
     for name in (
         line.split("(")[1].rstrip(")")
         for line in (whole / "report.md").read_text().splitlines()
@@ -195,13 +196,13 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     questions = [Problem("mine", "How many pens?", None)]
     summary = run(questions, Local(method, context), tmp_path, config, progress=False)
     [record] = read_records(tmp_path)
-    assert record["exact_match"] is None and record["answer"] is not None
+    assert record.exact_match is None and record.result.answer is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
     assert capsys.readouterr().out == ""
     write_report(tmp_path)
     shown = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert shown == ["id,question,answer", f"mine,How many pens?,{record['answer']}"]
-    assert f"mine: {record['answer']}" in terminal(tmp_path)
+    assert shown == ["id,question,answer", f"mine,How many pens?,{record.result.answer}"]
+    assert f"mine: {record.result.answer}" in terminal(tmp_path)
 
 
 def test_a_kept_engine_counts_each_runs_memory_by_itself(monkeypatch):

@@ -9,23 +9,29 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.lab.runs.files import MANIFEST, read_json, read_records
+from soft_reasoning.lab.runs.files import MANIFEST, read_json
+from soft_reasoning.lab.runs.records import Record, read_records
 from soft_reasoning.lab.runs.store import Store
-from soft_reasoning.types import UserError
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
+
+
+def record(name="0", answer="18", **more):
+    return Record.of(Problem(name, "How many?", "18"), Result(answer, (), **more), Grader())
 
 
 def fill(folder, *names, config=CONFIG, **options):
     with Store(folder, config, **options) as store:
         for name in names:
-            store.append({"doc_id": name, "answer": "18"})
+            store.append(record(name))
         return store
 
 
 def ids(folder):
-    return [record["doc_id"] for record in read_records(folder)]
+    return [stored.problem.id for stored in read_records(folder)]
 
 
 def composed(*overrides):
@@ -36,10 +42,37 @@ def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
     values = [0.1 + 0.2, 1 / 3, 5e-324, -0.0, 1e308, math.pi]
     text = "“½ – 答え \u2028 \ud800"
     with Store(tmp_path, CONFIG) as store:
-        store.append({"doc_id": "a", "values": values, "text": text})
-        [record] = read_records(tmp_path)  # on the disk at once
-    assert list(map(float.hex, record["values"])) == list(map(float.hex, values))
-    assert record["text"] == text
+        store.append(record("a", text, trace=({"rewards": values},)))
+        [stored] = read_records(tmp_path)  # on the disk at once
+    assert list(map(float.hex, stored.result.trace[0]["rewards"])) == list(map(float.hex, values))
+    assert stored.result.answer == text
+
+
+def test_a_record_that_was_written_and_read_back_is_equal(tmp_path):
+    candidates = (
+        Candidate("so 18", "18", 0, 0.1, 1.0, 1 / 3, (0.1, -0.2), 7, "eos", 0.5, "so", token_ids=(1, 2)),
+        Candidate("", None, 1, computed=True),
+    )
+    verifier = {"answers": ["18", None], "weights": [1.0, 0.5], "texts": ["a", "b"], "prompts": ["?", "?"]}
+    trace = (
+        {"round": 0, "verifier": verifier, "tokens": [[{"nearest": [["so", 0.5]]}]]},
+        {"ended": "rounds"},
+    )
+    usage = {"candidate": Usage(5, 1, 7, 2), "verifier": Usage(9)}
+    problem = Problem("a", "How many?", "18", doc={"difficulty": "hard"})
+    made = Record.of(problem, Result("18", candidates, trace, usage, ("Ask ", "me"), True), Grader())
+    with Store(tmp_path, CONFIG) as store:
+        store.append(made)
+    [stored] = read_records(tmp_path)
+    assert stored == made and stored.problem.doc == problem.doc and stored.rounds == made.rounds
+
+
+def test_an_edited_line_is_refused_by_what_it_lacks(tmp_path):
+    fill(tmp_path, "a")
+    path = tmp_path / "samples.jsonl"
+    path.write_text(path.read_text().replace('"usage"', '"used"'))
+    with pytest.raises(UserError, match="line 1: expected a record, got an edited line that lacks 'usage'"):
+        Store(tmp_path, CONFIG)
 
 
 @pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b"\0\0\0\0"])
@@ -50,7 +83,7 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     path.write_bytes(good + tail)
     assert ids(tmp_path) == ["a", "b"]
     store = fill(tmp_path)
-    assert path.read_bytes() == good and [record["doc_id"] for record in store.records] == ["a", "b"]
+    assert path.read_bytes() == good and [stored.problem.id for stored in store.records] == ["a", "b"]
     [note] = store.notes
     assert "last line" in note and "\n" not in note
 
@@ -171,7 +204,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, 
 def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
     for kv in (7, 5):
         with Store(tmp_path, CONFIG) as store:
-            store.append({"doc_id": str(kv)})
+            store.append(record(str(kv)))
             store.add_costs({"engine": 1.5, "total": 2.0}, {"kv": kv})
     costs = {"seconds": {"engine": 3.0, "total": 4.0}, "peak_bytes": {"kv": 7}}
     assert store.costs == read_json(tmp_path / "costs.json") == costs
@@ -191,19 +224,19 @@ def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
 
     monkeypatch.setattr("soft_reasoning.lab.runs.store.fcntl.flock", unsupported)
     with Store(tmp_path, {"seed": 0}) as store:
-        store.append({"doc_id": "0"})
+        store.append(record())
         [note] = store.notes
     assert "cannot be locked" in note and os.strerror(code) in note and not store.locked
-    assert [record["doc_id"] for record in read_records(tmp_path)] == ["0"]
+    assert [stored.problem.id for stored in read_records(tmp_path)] == ["0"]
 
 
 @pytest.mark.parametrize("ids", ["aa", "aba", "abab", "aab", "abb", "aaaa", "abcabc", "cba", "abca", "bbaab"])
 def test_the_first_record_of_a_problem_counts(tmp_path, ids):
     with Store(tmp_path, {"seed": 0}) as store:
         for number, name in enumerate(ids):
-            store.append({"doc_id": name, "answer": str(number)})
+            store.append(record(name, str(number)))
     expected = {name: str(ids.index(name)) for name in ids}
-    assert {r["doc_id"]: r["answer"] for r in read_records(tmp_path)} == expected
+    assert {r.problem.id: r.result.answer for r in read_records(tmp_path)} == expected
     with Store(tmp_path, {"seed": 0}) as store:
         assert len(store.records) == len(expected)
         twice = len(ids) - len(expected)

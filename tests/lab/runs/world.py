@@ -13,7 +13,7 @@ from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.local import Local
 from soft_reasoning.lab.runs.metrics import measure
-from soft_reasoning.lab.runs.records import to_record
+from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.lab.runs.runner import run, write_results
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Problem
@@ -39,10 +39,11 @@ def parts(*overrides):
 
 
 def without_replays(record):
-    """The record without its counts of replayed tokens."""
-    for used in record["usage"].values():
+    """The line of a record without its counts of replayed tokens."""
+    line = record.line()
+    for used in line["usage"].values():
         del used["replayed_tokens"]
-    return record
+    return line
 
 
 def summarise(rows, *, seconds=None, peaks=None, **more):
@@ -56,7 +57,7 @@ def stored(folder, config, results, *, overrides=(), **more):
     rows = []
     with Store(folder, config, words=overrides) as store:
         for problem, result in results:
-            record = to_record(problem, result, Grader())
+            record = Record.of(problem, result, Grader())
             store.append(record)
             rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)

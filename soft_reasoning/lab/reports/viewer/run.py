@@ -8,11 +8,7 @@ from typing import Any
 
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.lab.reports.viewer.files import Entry, short, write_page
-from soft_reasoning.lab.runs.files import read_records
-from soft_reasoning.lab.runs.records import stored_agreement
-
-PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
-"""Lists in a trace's entry with a value per candidate, and the page's names for the values."""
+from soft_reasoning.lab.runs.records import Outcome, Record, TracedRound, read_records
 
 
 def write_run(
@@ -20,7 +16,7 @@ def write_run(
     title: str,
     manifest: Mapping[str, Any],
     grader: str,
-    grades: Mapping[str, Any],
+    outcomes: Mapping[str, Outcome],
     tables: Sequence[Table],
     pictures: Mapping[str, str],
 ) -> list[list[Any]]:
@@ -31,7 +27,7 @@ def write_run(
         title: The page's title.
         manifest: The run's manifest.
         grader: The name of the grader.
-        grades: The content of ``grades.json``; other problems are left out.
+        outcomes: The outcomes of the run's problems; other problems are left out.
         tables: The run's tables.
         pictures: Files of the folder by title.
     """
@@ -42,86 +38,82 @@ def write_run(
         "rule": ((config.get("method") or {}).get("final") or {}).get("rule"),
         "command": manifest["command"],
     }
-    records = (record for record in read_records(folder) if record["doc_id"] in grades)
-    entries = (build_entry(record, grades[record["doc_id"]]) for record in records)
+    records = (record for record in read_records(folder) if record.problem.id in outcomes)
+    entries = (build_entry(record, outcomes[record.problem.id]) for record in records)
     return write_page(folder, title, head, entries, tables, pictures)
 
 
-def build_entry(record: Mapping[str, Any], grade: Mapping[str, Any]) -> Entry:
-    """Return a problem's entry on the page; ``grade`` is its entry in ``grades.json``."""
-    answers = grade["candidates"]
+def build_entry(record: Record, outcome: Outcome) -> Entry:
+    """Return a problem's entry on the page."""
+    problem, result, answers = record.problem, record.result, outcome.candidates
     detail: dict[str, Any] = {
-        "prompt": record.get("prompt") or [record["question"]],
-        "rounds": _rounds(record, grade),
-        "votes": [{name: short(value) for name, value in vote.items()} for vote in grade["votes"]],
-        "ended": _last_in_trace(record, "ended"),
+        "prompt": result.prompt or [problem.question],
+        "rounds": _rounds(record, outcome),
+        "votes": [{name: short(value) for name, value in vars(vote).items()} for vote in outcome.votes],
+        "ended": next((traced.ended for traced in reversed(record.rounds) if traced.ended), None),
     }
     row = [
-        record["doc_id"],
-        record["question"],
-        record["target"],
-        grade["answer"],
-        grade["correct"],
+        problem.id,
+        problem.question,
+        problem.gold,
+        outcome.answer,
+        outcome.correct,
         sum(right is True for _, right in answers),
         len(answers),
         len(detail["rounds"]),
-        sum(counts["generated_tokens"] for counts in record["usage"].values()),
+        sum(usage.generated_tokens for usage in result.usage.values()),
         len({answer for answer, _ in answers} - {None}),
     ]
     return row, detail
 
 
-def _last_in_trace(record: Mapping[str, Any], key: str) -> Any:
-    return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
-
-
-def _rounds(record: Mapping[str, Any], grade: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rounds(record: Record, outcome: Outcome) -> list[dict[str, Any]]:
     traced = {
-        entry["round"]: (entry, right)
-        for entry, right in zip(record["trace"], grade["verifier"], strict=True)
-        if "round" in entry
+        entry.number: (entry, right)
+        for entry, right in zip(record.rounds, outcome.verifier, strict=True)
+        if entry.number is not None
     }
     rounds: dict[int, dict[str, Any]] = {}
-    rows = zip(record["candidates"], grade["candidates"], record["resps"][0], strict=True)
-    for candidate, (answer, right), text in rows:
-        number = candidate["round"]
-        entry, verified = traced.get(number, ({}, ()))
+    for candidate, (answer, right) in zip(record.result.candidates, outcome.candidates, strict=True):
+        number = candidate.round
+        entry, verified = traced.get(number, (None, ()))
         if number not in rounds:
             rounds[number] = {"round": number, "candidates": [], **_verifier(entry, verified)}
         cards = rounds[number]["candidates"]
         facts = {
-            "reward": candidate["reward"],
-            "verified": candidate["verified"],
-            "agreement": stored_agreement(candidate),
-            "coherence": candidate["coherence"],
-            "tokens": candidate.get("generated_tokens"),
-            "opening": candidate.get("opening") or None,
-            "finish": candidate.get("finish_reason") or None,
+            "reward": candidate.reward,
+            "verified": candidate.verified,
+            "agreement": candidate.judged,
+            "coherence": candidate.coherence,
+            "tokens": candidate.generated_tokens,
+            "opening": candidate.opening or None,
+            "finish": candidate.finish_reason or None,
             **_traced(entry, len(cards)),
         }
         shown = {name: short(value) for name, value in facts.items() if value is not None}
-        cards.append({"answer": answer, "right": right, "text": text, **shown})
+        cards.append({"answer": answer, "right": right, "text": candidate.text, **shown})
     return [rounds[number] for number in sorted(rounds)]
 
 
-def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
+def _traced(entry: TracedRound | None, index: int) -> dict[str, Any]:
     """The values of a round's trace for the candidate at ``index``."""
-    lists = {**entry, **(entry.get("proposal") or {})}
-    values = {
-        name: column[index]
-        for name, column in lists.items()
-        if isinstance(column, list) and index < len(column)
-    }
-    facts = {title: values.get(name) for name, title in PER_CANDIDATE.items()}
-    if "tokens" in values:
-        facts["nearest"] = [row.get("nearest", []) for row in values["tokens"]]
-        facts["weights"] = [row["weights"] for row in values["tokens"] if "weights" in row] or None
-    return facts
-
-
-def _verifier(entry: Mapping[str, Any], right: Sequence[bool | None]) -> dict[str, Any]:
-    verdict = entry.get("verifier") or {}
-    if not verdict.get("texts"):
+    if entry is None:
         return {}
-    parts = {name: list(verdict.get(name, ())) for name in ("texts", "prompts", "answers", "weights")}
-    return {"verifier": {**parts, "right": right, "weights": list(map(short, parts["weights"]))}}
+    lists = {
+        "mean": entry.mean,
+        "sd": entry.sd,
+        "delta": entry.deltas,
+        "first": entry.first_tokens,
+        "nearest": entry.nearest,
+        "weights": entry.weights,
+    }
+    return {name: values[index] for name, values in lists.items() if index < len(values)}
+
+
+def _verifier(entry: TracedRound | None, right: Sequence[bool | None]) -> dict[str, Any]:
+    if entry is None or not entry.verdict.texts:
+        return {}
+    verdict = entry.verdict
+    weights = list(map(short, verdict.weights))
+    parts = {"texts": verdict.texts, "prompts": verdict.prompts, "answers": verdict.answers}
+    return {"verifier": {**parts, "right": right, "weights": weights}}
