@@ -1,6 +1,6 @@
 """Plots of metrics as SVG and PDF files. Matplotlib is imported on first use and needs no display.
 
-Their colours are those of ``viewer/page/picture.css``, by which a page shows them, also where it is dark.
+Their colours are those of ``viewer/templates/picture.css``, by which a page shows them, also in the dark.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from soft_reasoning.lab.reports.tables import (
     save,
     share,
 )
-from soft_reasoning.lab.reports.viewer.run import write_run
+from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.files import (
     MANIFEST,
     PREDICTIONS,
@@ -111,9 +111,9 @@ def write_report(folder: Path) -> list[str]:
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=warning), *others]
-    rows = write_run(folder, title, manifest, grader["name"], outcomes, tables, pictures)
+    rows = write_page(folder, title, manifest, grader["name"], outcomes, tables, pictures)
     if _ungraded(outcomes):
-        answers = [(name, question, answer or "") for name, question, _, answer, *_ in rows]
+        answers = [(row.id, row.question, row.answer or "") for row in rows]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
 

@@ -5,7 +5,7 @@ import json
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.lab.reports.viewer.run import build_entry
+from soft_reasoning.lab.reports.viewer.page import columns_of
 from soft_reasoning.lab.runs.grading import grade, read_answers
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.solution import Solution
@@ -30,10 +30,8 @@ def test_a_verifier_s_programs_are_explained_and_stored():
     assert "    Error: ZeroDivisionError: division by zero\n    Answer: no answer" in text
     stored = record.rounds[0].verdict
     assert stored.answers == ("15", None) and "return 7 / 0" in stored.texts[1]
-    _, detail = build_entry(record, grade(record, Grader()).outcome)
-    verifier = detail["rounds"][0]["verifier"]
-    assert verifier["answers"] == ("15", None) and verifier["right"] == (True, False)
-    assert verifier["texts"] == stored.texts
+    [column] = columns_of(record, grade(record, Grader()).outcome)
+    assert column.traced.verdict == stored and column.right == (True, False)
 
 
 def test_a_program_that_answers_alone_is_the_text():

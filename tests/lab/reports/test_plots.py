@@ -9,7 +9,7 @@ import pytest
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.run_groups import read_groups
 from soft_reasoning.lab.reports.sweeps import draw_sweep
-from soft_reasoning.lab.reports.viewer.files import _address
+from soft_reasoning.lab.reports.viewer.page import _address
 from tests.lab.reports.sweeps import finished
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -12,7 +12,7 @@ from soft_reasoning.lab.reports.report import summary, write_report, write_table
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
-from tests.lab.reports.viewed import data_of
+from tests.lab.reports.viewed import page_of
 from tests.lab.runs.world import stored
 
 GRADER = Grader()
@@ -65,7 +65,7 @@ def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path,
     stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
     notes = write_report(tmp_path)
     assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
-    shown = (tmp_path / "report.md").read_text(encoding="utf-8"), data_of(tmp_path)[0]["tables"][0]["note"]
+    shown = (tmp_path / "report.md").read_text(encoding="utf-8"), page_of(tmp_path)[0]
     assert [text.count("greedy decoding") for text in shown] == [warned, warned]
 
 

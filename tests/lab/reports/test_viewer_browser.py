@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from viewed import GRADER, problem, searched, write, write_all
 
-from soft_reasoning.lab.reports.viewer.run import write_run
+from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.records import read_outcomes
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -65,7 +65,7 @@ class Page:
     def open(self, path: Path, address=""):
         self.driver.get("about:blank")
         self.driver.get(path.as_uri() + address)
-        self.wait("return document.documentElement.dataset.ready || document.querySelector('.failed')")
+        self.wait("return document.documentElement.dataset.ready")
         return self
 
     def wait(self, script):
@@ -162,13 +162,13 @@ def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
     assert page.text(".votes li.chosen .answer").startswith("3") and "verifier twice" in page.text(".votes")
     assert any("<img src=x" in text for text in page.texts(".verifier pre"))  # hostile text is text
     assert page.js("return document.images.length") == 0 and "owned" != page.driver.title
-    page.click(".rounds .card a", "candidate 1")
-    page.wait("return document.querySelector('#candidate-0').classList.contains('found')")
+    page.click(".rounds .card .repeats button", "candidate 1")
+    page.wait("return document.querySelector('#candidate-1').classList.contains('found')")
     page.js(
-        "const s = document.querySelector('.options select'); s.value = '1';"
-        "s.dispatchEvent(new Event('change'))"
+        "const s = document.querySelector('.options select'); s.value = '2';"
+        "s.dispatchEvent(new Event('change', {bubbles: true}))"
     )
-    assert [t.strip() for t in page.texts(".rounds .card .parts")] == ["3."]
+    assert [t.strip() for t in page.texts(".rounds .card:not(.copy) .parts")] == ["3."]
     page.js("document.querySelector('.options input').click()")
     assert "same text as" not in page.text(".rounds")
 
@@ -206,9 +206,9 @@ def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
     result = searched("3", ["3", "3"], verifier="3", texts=[text, f"{text} Again."])
     page = Page(chromium).open(write(tmp_path, {problem(1): result}) / "report.html", "#problem=p1")
     count = "return document.querySelectorAll(arguments[0]).length"
-    assert page.js(count, "#candidate-0 math") == 3
-    assert page.js(count, "#candidate-0 mfrac, #candidate-0 menclose msqrt") == 2
-    shown = page.text("#candidate-0 .text")
+    assert page.js(count, "#candidate-1 math") == 3
+    assert page.js(count, "#candidate-1 mfrac, #candidate-1 menclose msqrt") == 2
+    shown = page.text("#candidate-1 .text")
     assert "$5 or $10" in shown and r"\(\nonsense{x}\)" in shown and "frac" not in shown
 
 
@@ -216,7 +216,7 @@ def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
     (folder / "a.svg").write_text(PICTURE)
     manifest = {"config": {}, "command": "the command k=2"}
-    write_run(folder, "one", manifest, GRADER.name, read_outcomes(folder), [], {"After each round": "a.svg"})
+    write_page(folder, "one", manifest, GRADER.name, read_outcomes(folder), [], {"After each round": "a.svg"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert page.text(".command") == "the command k=2"
     picture = "const img = document.querySelector('.pictures img'); return img.complete && img.naturalWidth"

@@ -6,7 +6,7 @@ from base64 import b64decode
 from gzip import decompress
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.lab.reports.viewer.run import write_run
+from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import read_outcomes
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -54,7 +54,7 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
     stored(folder, config, results.items())
     manifest, outcomes = read_json(folder / MANIFEST), read_outcomes(folder)
-    write_run(folder, f"{method} {HOSTILE}", manifest, GRADER.name, outcomes, [], {})
+    write_page(folder, f"{method} {HOSTILE}", manifest, GRADER.name, outcomes, [], {})
     return folder
 
 
@@ -75,11 +75,8 @@ def write_all(folder):
     return write(folder / "search", search)
 
 
-def data_of(folder):
-    """The index of a page and the details of every problem, read as the page reads them."""
+def page_of(folder):
+    """The text of a page, and the articles of its problems, read as the page reads them."""
     text = (folder / "report.html").read_text(encoding="utf-8")
-    parts = dict(re.findall(r'<script type="text/plain" id="([a-z0-9-]+)">([^<]*)</script>', text))
-    unpacked = {name: json.loads(decompress(b64decode(part))) for name, part in parts.items()}
-    index = unpacked.pop("index")
-    details = [detail for number in range(len(unpacked)) for detail in unpacked[f"shard-{number}"]["details"]]
-    return index, details
+    shards = re.findall(r'<script type="text/plain" class="shard" data-size="\d+">([^<]*)</script>', text)
+    return text, [article for shard in shards for article in json.loads(decompress(b64decode(shard)))]
