@@ -44,10 +44,8 @@ def learn_configured(config: DictConfig, folder: Path) -> None:
         check_problems(problems, context)
         open_folder(folder, config, problems, engine)
         total = tuning.points * len(tuning.spaces) + tuning.evaluations
-        display, completions = (
-            Progress(total, enabled=config.progress, unit="point"),
-            StoreFile.of(config.cache, config.cache_gb, folder),
-        )
+        display = Progress(total, enabled=config.progress, unit="point")
+        completions = StoreFile.of(config.cache, config.cache_gb, folder)
         display.say(describe_loaded(engine))
 
         def run(problems: Sequence[Problem], method: Method) -> list[Result]:
