@@ -90,7 +90,7 @@ class Soak:
                 except openai.APITimeoutError:
                     self.counts["given up"] += 1
                 except openai.APIError as error:  # of a machine too busy for an answer
-                    if "expected to finish within" not in str(error):
+                    if "The request took longer than" not in str(error):
                         raise
                     self.counts["ended by the server's limit"] += 1
 

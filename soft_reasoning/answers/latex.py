@@ -139,7 +139,7 @@ class MathVerifyProcess:
         except Exception as error:
             self.close()
             raise UserError(
-                f"Math-Verify: expected its process to start, got {type(error).__name__}; free memory, or "
+                f"Math-Verify's process did not start ({type(error).__name__}); free memory, or "
                 "use answers of another type"
             ) from error
 

@@ -1,4 +1,4 @@
-"""The command soft-reasoning serve [group=choice] [key=value]; the server is ``integrations.server``."""
+"""The command soft-reasoning serve [group=choice] [key=value]; the server is ``soft_reasoning.serve``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 HEADER = """\
 soft-reasoning serve [group=choice] [key=value] [host=127.0.0.1] [port=8000] [server.key=value]
-Answers requests as OpenAI's /v1/chat/completions, /v1/completions and /v1/responses. Keys of server: {keys}
-(api_key also from the variable SOFT_REASONING_API_KEY). Other options are those of soft-reasoning run:
+Answers requests as OpenAI's /v1/chat/completions, /v1/completions and /v1/responses do. Keys of server
+(api_key also from the variable SOFT_REASONING_API_KEY):
+{keys}
+Other options are those of soft-reasoning run:
 """
 
 
@@ -46,7 +49,7 @@ def register_server() -> None:
         raise UserError(
             f"serve: expected FastAPI and uvicorn, got none ({error}); pip install 'soft-reasoning[serve]'"
         ) from error
-    help = {"help": {"header": HEADER.format(keys=", ".join(Settings.model_fields))}}
+    help = {"help": {"header": HEADER.format(keys=fill(", ".join(Settings.model_fields), 100))}}
     key = "${oc.env:SOFT_REASONING_API_KEY,null}"
     short = {"host": "host", "port": "port"}
     choice("server", "default", Settings, short=short, top={"hydra": help}, api_key=key)

@@ -163,7 +163,7 @@ def memory_for(model: str) -> Generator[None]:
 def too_large(model: str, error: Exception) -> str:
     """Return the error message for a ``model`` that does not fit into memory."""
     return (
-        f"expected memory for the model {model}, and it ran out ({' '.join(str(error).split())[:200]}); free "
+        f"Out of memory while loading the model {model} ({' '.join(str(error).split())[:200]}); free "
         "the device of other work, or take model.dtype=bfloat16, quantised weights, several devices "
         "(model.device_map=auto; with vLLM engine.tensor_parallel_size=2) or a smaller model"
     )

@@ -81,8 +81,8 @@ class Service:
         if isinstance(error, TimeoutError):
             return ApiError(
                 504,
-                f"expected to finish within {self.settings.max_seconds:g} seconds, the limit here, and "
-                "did not; ask for less (soft_reasoning.max_seconds ends with the best answer so far)",
+                f"The request took longer than {self.settings.max_seconds:g} seconds, the limit here; ask "
+                "for less (soft_reasoning.max_seconds ends with the best answer so far)",
                 **{"x-should-retry": "false"},
             )
         log.error("a request failed", exc_info=error)
@@ -155,4 +155,4 @@ class Service:
 
 def shutting_down() -> ApiError:
     """Return the error for requests that arrive or still run while the server shuts down."""
-    return ApiError(503, "expected a running server, and it is shutting down; try another server")
+    return ApiError(503, "The server is shutting down; try another server.")

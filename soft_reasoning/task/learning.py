@@ -99,7 +99,7 @@ class Tuning:
         count = round((1 - self.validation) * len(rewarded))
         if count < 2 or count == len(rewarded):
             raise UserError(
-                f"validation: expected two questions or more for the search and one beside it, got "
+                f"validation: expected two questions or more for the search and one for the comparison, got "
                 f"{len(rewarded)} with an answer, of which {self.validation:g} are kept; give more questions"
             )
         parts = rewarded[:count], rewarded[count:]

@@ -299,8 +299,7 @@ def _accepted(problems: Sequence[Problem], accepted: Sequence[Sequence[str]] | N
     for problem, answers in pairs:
         if not answers:
             raise UserError(
-                f"question {problem.name}: expected an answer that counts as right, got none; give gold=, or "
-                "leave it out"
+                f"question {problem.name}: expected a correct answer, got none; give gold=, or leave it out"
             )
     return [tuple(answers) for _, answers in pairs]
 

@@ -135,7 +135,7 @@ def test_bases_differ(one, other):
 @pytest.mark.parametrize("memory", [1, 2**12, 2**16, 2**20, 2**24])
 def test_a_process_that_cannot_start_is_an_error_and_not_unequal(memory):
     small = MathVerifyProcess(memory=memory)
-    with pytest.raises(UserError, match="Math-Verify: expected its process to start") as error:
+    with pytest.raises(UserError, match="Math-Verify's process did not start") as error:
         small.ask(VERIFIED, "$1$", "$1$")
     assert "\n" not in str(error.value)
     with pytest.raises(UserError):  # not remembered as an answer

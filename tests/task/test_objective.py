@@ -86,7 +86,7 @@ def test_answers_of_programs_stand_for_references(context):
     objective = TaskObjective(unlabelled, TaskSpace(dim=6), context, accepted=accepted, max_new_tokens=30)
     X = points(objective, 4)
     assert objective(X).tolist() == pytest.approx([2 / 3 * value for value in labelled(X).tolist()])
-    with pytest.raises(UserError, match="p0: expected an answer that counts as right"):
+    with pytest.raises(UserError, match="p0: expected a correct answer"):
         TaskObjective(unlabelled, TaskSpace(), context)
 
 

@@ -241,6 +241,6 @@ class HuggingFaceEngine(Engine):
 
 def _too_long(sequence: Sequence) -> UserError:
     return UserError(
-        f"expected memory for a prompt of {sequence.prompt_tokens} tokens and "
-        f"{sequence.max_new_tokens} new tokens, and it ran out; shorten them or take a smaller model"
+        f"Out of memory for a prompt of {sequence.prompt_tokens} tokens and {sequence.max_new_tokens} new "
+        "tokens; shorten them or take a smaller model"
     )
