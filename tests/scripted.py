@@ -89,6 +89,9 @@ class Context:
     def __init__(self, engine=None):
         self.engine = engine or Engine()
 
+    def of(self, problem):
+        return self
+
 
 class Script:
     """A method that follows ``steps(problem)``, a generator function."""
