@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from string import Formatter
 from typing import Any, TypeGuard
 
@@ -88,6 +90,16 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     if value not in known:
         raise OptionError(name, f"expected one of {', '.join(known)}, got {value!r}")
     return str(value)
+
+
+def local_path(name: str, value: str | PathLike[str]) -> Path:
+    """Return ``value`` as a path, with the home directory that ``~`` or ``~user`` stands for."""
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:  # no such user, or none with a home directory
+        raise OptionError(
+            name, f"expected a home directory for ~, got {value} without one; write the whole path"
+        ) from error
 
 
 def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is greedy decoding") -> None:

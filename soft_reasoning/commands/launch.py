@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.configuration.choices import conf_dir, known_keys
 from soft_reasoning.configuration.compose import (
     compose_config,
@@ -31,10 +29,11 @@ from soft_reasoning.configuration.compose import (
     typed_keys,
 )
 from soft_reasoning.configuration.errors import not_an_override, one_line
+from soft_reasoning.lab.runs.signals import Ended, check_signals, noting_signals
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
-SIGNALS = tuple(name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 OUT_OF_MEMORY = (
     "expected more memory, and it ran out; the same command continues with what is stored: use fewer "
     "problems at a time (max_live), candidates (k) or tokens (max_new_tokens)"
@@ -52,6 +51,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
         with one_line_errors():  # here too: Hydra prints a line about exceptions that reach it
             folder = Path(HydraConfig.get().runtime.output_dir)
             try:
+                check_signals()
                 settle(config, HydraConfig.get().overrides.task)
                 command(config, folder)
             finally:
@@ -67,12 +67,12 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             key, _, value = word.removeprefix("--").partition("=")
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
-        flags = [word for word in words if "=" not in word or word.startswith("-")]
+        flags = [word for word in words if word.startswith("-") or ("=" not in word and word[:1] != "~")]
         for before, word in pairwise(["", *words]):
             bare = word in flags and not word.startswith("-") and not before.startswith("-")
             if bare or not word.strip() or not typed_keys([word])[0]:
                 raise UserError(not_an_override(word))
-        options = read_words(word for word in words if word not in flags)
+        options = [read_folder(word) for word in read_words(word for word in words if word not in flags)]
         check_launcher(options)
         if {*SWEEP} & {*flags}:
             dirs = [
@@ -83,9 +83,24 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
         if flags in (["--cfg", "job"], ["-c", "job"]):  # without the parts that the method does not read
             print(OmegaConf.to_yaml(compose_config(options)), end="")
             return None
+        check_signals()
         sys.argv[1:] = [*options, *flags]  # Hydra reads no option after a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
+
+
+def read_folder(option: str) -> str:
+    """Return the option with the home directory that a folder of Hydra's begins with.
+
+    Raises:
+        UserError: If it names no folder.
+    """
+    key, _, value = option.partition("=")
+    if key not in FOLDERS:
+        return option
+    if not (folder := value.strip("'\" ")) or folder == "null":
+        raise UserError(f"{key}: expected a folder, got none; . is the current one")
+    return f"{key}={quoted(local_path(key, folder))}" if folder.startswith("~") else option
 
 
 def check_launcher(options: Sequence[str]) -> None:
@@ -115,21 +130,6 @@ def sweep_name(options: Sequence[str]) -> str:
     return ",".join(sorted(named))
 
 
-class Ended(KeyboardInterrupt):
-    """One of ``SIGNALS`` arrived; ``code`` is its conventional exit status."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.code: int = 128 + number
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise :class:`Ended`; another signal ends the process at once."""
-    for name in SIGNALS:
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    raise Ended(number)
-
-
 @contextmanager
 def one_line_errors() -> Generator[None]:
     """Turn bad input into one line and exit code 2.
@@ -137,12 +137,9 @@ def one_line_errors() -> Generator[None]:
     Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,
     as under nohup.
     """
-    if threading.current_thread() is threading.main_thread():  # signal allows no other thread
-        for number in (getattr(signal, name) for name in SIGNALS):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _end)
     try:
-        yield
+        with noting_signals():
+            yield
     except KeyboardInterrupt as error:
         with suppress(OSError):  # the terminal has gone
             print(

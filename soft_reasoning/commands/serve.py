@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,7 @@ from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.configuration.choices import choice
 from soft_reasoning.configuration.compose import typed_keys
 from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.lab.runs.signals import check_signals, handle_signals
 from soft_reasoning.types import UserError
 
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ def serve(config: DictConfig, folder: Path) -> None:
         server = build_server(Service(reasoner, settings, name))
         line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
         server.announce = lambda: print(line, file=sys.stderr, flush=True)
-        with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
-            server.run(sockets=[listening])
+        handle_signals(server.handle_exit)  # it ends without an error
+        check_signals()
+        server.run(sockets=[listening])
 
 
 def main(words: Sequence[str]) -> None:

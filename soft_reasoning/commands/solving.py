@@ -19,6 +19,7 @@ from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
+from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.types import UserError
 
@@ -40,13 +41,16 @@ def run_one(
         words: The options of the run's command.
         tracked: Whether a tracker follows the run.
     """
+    check_signals()
     method = build_method(config)  # refuses bad values before anything is loaded
     tracker = built(config, "logging") if tracked and config.logging else None
     dataset = build_dataset(config)
     problems = dataset.problems()
     if isinstance(method, SoftToken):
         method.learnt.check_unseen(problems)
+    check_signals()
     solver = launcher.start(config, problems, dataset.exemplars())
+    check_signals()
     return run(
         problems,
         solver,

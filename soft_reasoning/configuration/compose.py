@@ -20,7 +20,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, real, switch, whole
+from soft_reasoning.checks import choice, local_path, real, switch, whole
 from soft_reasoning.configuration.choices import PARTS, SHORT, conf_dir, known_keys, register
 from soft_reasoning.configuration.errors import NoSuchOption, one_line, unknown_key
 from soft_reasoning.prompts import DATE, Wording
@@ -35,6 +35,11 @@ _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_]\w*)")
 """The first part of a key that a value refers to."""
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
 """The comma between two overrides."""
+_VALUE = re.compile(r"[^,\[\]]*[^\w/+.%*@?| \t,\[\]-][^,\[\]]*", re.ASCII)
+"""A value, or one of several, with a character that Hydra's grammar takes in quotes only."""
+_GRAMMAR = re.compile(r"[\\'\"=:$(){}]")
+"""What else has a meaning in a value: it is left as it is."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
 """All components of a path but the last."""
 
@@ -76,12 +81,24 @@ def read_words(words: Iterable[str]) -> list[str]:
 
     ``model=A/NAME`` becomes ``model=custom model.path=A/NAME``, ``dataset=FILE.csv`` ``dataset=custom`` with
     its path, and ``prompt=FILE.yaml`` ``prompt=file`` with its path. ``model.path=`` alone names a model,
-    too: without an experiment the path is not that of the default model.
+    too: without an experiment the path is not that of the default model. Values with letters or marks that
+    Hydra's grammar lacks, such as é or ~, are put into quotes. The options of a class that is typed by
+    ``_target_`` are its own: ``acquisition.xi=1`` becomes ``++acquisition.xi=1``.
+
+    Raises:
+        UserError: For a deletion (``~seed``), which leaves a key without a value, and for bytes that are no
+            UTF-8.
     """
-    words, read = list(words), list[str]()
+    words, read = [_quote_value(word) for word in words], list[str]()
+    for word in words:
+        if word.startswith("~"):
+            raise UserError(f"{word}: expected key=value, got a deletion; give the key another value instead")
+        if _SURROGATE.search(word):
+            raise UserError(f"{word}: expected text in UTF-8, got other bytes")
     if "model.path" in (keys := typed_keys(words)) and not {"model", "experiment"} & {*keys}:
         path = words[keys.index("model.path")].partition("=")[2]
         read.append(f"model={path if path in choices('model') else 'custom'}")
+    own = tuple(key.removesuffix("_target_") for key in typed_keys(words) if key.endswith("._target_"))
     for word in words:
         group, equals, value = word.partition("=")
         text = value.strip("'\"")
@@ -90,10 +107,19 @@ def read_words(words: Iterable[str]) -> list[str]:
         elif group == "dataset" and Path(text).suffix:
             read += ["dataset=custom", f"dataset.path={value}"]
         elif group == "prompt" and is_file_name(text):
-            read += ["prompt=file", f"prompt.path={quoted(Path(text).expanduser().absolute())}"]
+            path = local_path("prompt", text).absolute()
+            read += ["prompt=file", f"prompt.path={quoted(path)}"]
         else:
-            read.append(word)
+            read.append(f"++{word}" if own and word.startswith(own) else word)
     return read
+
+
+def _quote_value(word: str) -> str:
+    """Return the option with quotes around what Hydra's grammar would refuse without them."""
+    key, equals, value = word.partition("=")
+    if not equals or _GRAMMAR.search(value):
+        return word
+    return key + equals + _VALUE.sub(lambda part: quoted(part[0]), value)
 
 
 def is_path(model: str) -> bool:
@@ -305,7 +331,7 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
     content: Any = asdict(prompt) if isinstance(prompt, Wording) else prompt
     if isinstance(prompt, str | PathLike):
         try:
-            content = yaml.safe_load(Path(prompt).expanduser().read_text(encoding="utf-8"))
+            content = yaml.safe_load(local_path("prompt", prompt).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise UserError(
                 f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"

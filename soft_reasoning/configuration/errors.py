@@ -40,6 +40,11 @@ def one_line(error: BaseException) -> str | None:
             group, _, name = file.rpartition("/")
             names = [choice for choice in error.options or () if not choice.startswith("_")]
             return f"{group}: expected one of {', '.join(names) or 'none'}, got {name}{near(name, names)}"
+        case HydraException() if several := re.match(r"Ambiguous value for argument '(.+?)' 1\.", text):
+            return (
+                f"{several[1]}: expected one value, got several; soft-reasoning sweep runs each, brackets "
+                "make them a list, quotes a text"
+            )
         case HydraException() if refused := re.search(r"Could not override '([^']+)'", text):
             return _refused_override(refused[1], error.__cause__)
         case OmegaConfBaseException():
@@ -58,6 +63,8 @@ def one_line(error: BaseException) -> str | None:
 
 def not_an_override(word: str) -> str:
     """Return the message for a word that is not ``key=value``."""
+    if not (key := word.strip().lstrip("+").partition("=")[0]).isascii():
+        return unknown_key(key, "", known_keys())
     return (
         f"{word.strip() or 'an empty word'}: expected key=value, got something else; put values with =, "
         "commas or brackets into quotes"

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GgufConfig
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
-from soft_reasoning.checks import OptionError
+from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.devices import GAIN, is_out_of_memory, product_speeds, too_large
 from soft_reasoning.engine.paths import ADVICE, is_gguf, refuse_part, resolve, try_hub
 from soft_reasoning.types import UserError
@@ -179,7 +179,7 @@ def merge_adapter(model: Any, adapter: str) -> Any:
         raise OptionError(
             "adapter", "expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
         ) from error
-    name = str(Path(adapter).expanduser())
+    name = str(local_path("adapter", adapter))
     try:
         with warnings.catch_warnings():  # PEFT uses a renamed module of transformers
             warnings.simplefilter("ignore", FutureWarning)

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ PIECES, PIECE_BYTES = 64, 2**14
 
 def is_bundled(model: str) -> bool:
     """Whether ``model`` is the name or the folder of the bundled model."""
-    return model == DEMO or Path(model).expanduser().resolve() == DEMO_FOLDER
+    return model == DEMO or local_path("model", model).resolve() == DEMO_FOLDER
 
 
 def is_gguf(name: str) -> bool:
@@ -56,7 +57,7 @@ def resolve(path: str) -> str:
         return str(DEMO_FOLDER)
     if name == SMOLLM2:
         return str(_packaged_file())
-    place = Path(name).expanduser()
+    place = local_path("path", name)
     if is_gguf(name):
         part = PART.search(name)
         refuse_part(name, int(part[1]) if part else 1)
@@ -128,7 +129,7 @@ def weights_fingerprint(path: str, revision: str | None) -> str:
     For a folder or a file this hashes the files' names and sizes (all but ``*.md``) and ``PIECES`` samples of
     each file. For a model of the hub it is its name and revision.
     """
-    place = Path(path).expanduser()
+    place = local_path("path", path)
     if not place.exists():
         return f"{path}@{revision or 'main'}"
     files = [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import Receive, Scope, Send
 
 from soft_reasoning.serve.errors import ApiError, ErrorsAsJson, error_body
 from soft_reasoning.serve.requests import ChatBody, ResponsesBody, TextBody
@@ -60,13 +61,19 @@ def create_app(service: Service) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
         error.detail = messages.get(error.detail, error.detail)
+        if error.status_code == 400 and error.__cause__ is not None and not isinstance(error, ApiError):
+            why = " ".join(str(error.__cause__).split())  # FastAPI's message tells none
+            error = ApiError(400, f"body: expected a JSON object in UTF-8, got an error ({why})", "body")
         return JSONResponse(error_body(error), error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         last = error.errors()[-1]  # of a union: the error of the list rather than of the text
         field, message = describe_error(last)
-        if last["type"] == "json_invalid" or not field:
+        if last["type"] == "string_unicode":  # of a name or a value
+            field = field or "body"
+            message = f"{field}: expected text in UTF-8, got half a surrogate pair in {last['input']!r:.80}"
+        elif last["type"] == "json_invalid" or not field:
             field = "body"
             message = "body: expected a JSON object and the header Content-Type: application/json"
         return JSONResponse(error_body(ApiError(400, message, field)), 400)
@@ -218,11 +225,19 @@ class Server(uvicorn.Server):
 
 def build_server(service: Service) -> Server:
     """Return the server, which ``run(sockets=[listening])`` starts and a signal ends."""
-    settings = service.settings
+    settings, app = service.settings, create_app(service)
+    full = ApiError(503, f"expected at most {settings.max_connections} open connections, got more; try again")
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if len(server.server_state.connections) > settings.max_connections:  # this one among them
+            await JSONResponse(error_body(full), 503)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
     config = uvicorn.Config(
-        create_app(service),
+        limited,
         lifespan="off",
-        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
     )
-    return Server(config)
+    server = Server(config)
+    return server

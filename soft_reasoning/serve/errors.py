@@ -22,10 +22,11 @@ class ApiError(HTTPException):
 
 
 def error_body(error: Any) -> dict[str, Any]:
-    """Return the body of an answer with ``error``, an ``HTTPException``."""
+    """Return the body of an answer with ``error``, an ``HTTPException``; half a surrogate pair is escaped."""
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
     details = {key: getattr(error, key, None) for key in ("param", "code")}
-    return {"error": {"message": error.detail, "type": kind, **details}}
+    texts: dict[str, str | None] = {"message": error.detail, "type": kind, **details}
+    return {"error": {k: v and v.encode(errors="backslashreplace").decode() for k, v in texts.items()}}
 
 
 class ErrorsAsJson:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, choice, counts, real
+from soft_reasoning.checks import OptionError, choice, counts, local_path, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.prompts import PLACEMENTS
@@ -125,8 +124,9 @@ class TaskPoint:
             OptionError: If the file is missing or holds no point.
         """
         expected = "expected a file that soft-reasoning tune wrote"
+        file = local_path("point", path)
         try:
-            content: dict[str, Any] = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             content["vectors"] = tuple(tuple(map(float, row)) for row in content["vectors"])
             content["u"] = tuple(map(float, content["u"]))
             point = cls(**content)
@@ -141,7 +141,7 @@ class TaskPoint:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the point as JSON."""
-        Path(path).write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+        local_path("point", path).write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
 
     def check_fits(self, context: Context) -> None:
         """Reject another model or prompt than the point was made for.

@@ -20,7 +20,7 @@ from botorch.utils.sampling import manual_seed
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, real, whole
+from soft_reasoning.checks import OptionError, local_path, real, whole
 from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.space import TaskPoint
 from soft_reasoning.types import generator_for, seed_for
@@ -96,7 +96,8 @@ def tune(
         initial, objective.dim, dtype=torch.float64, generator=generator_for(seed, "tune", "initial")
     )
     random = bounds[0] + (bounds[1] - bounds[0]) * random
-    known = read_history(history, objective) if history is not None else []
+    file = None if history is None else local_path("history", history)
+    known = [] if file is None else read_history(file, objective)
     done = known[:evaluations]
     while len(done) < evaluations:
         count = min(batch, (initial if len(done) < initial else evaluations) - len(done))
@@ -108,9 +109,9 @@ def tune(
         best = max(full, key=lambda e: e.mean) if full else None
         for evaluation in objective.evaluate(points, best=best, delta=delta):
             done.append(evaluation)
-            if history is not None:
-                with open(history, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(evaluation)) + "\n")
+            if file is not None:
+                with open(file, "a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(asdict(evaluation)) + "\n")
             on_evaluation(evaluation)
     full = [e for e in done if len(e.rewards) == len(objective.problems)]
     means = posterior_means(done, bounds)
@@ -128,13 +129,12 @@ def tune(
     return Tuned(point, chosen, validated, judge.ask([None])[0], tuple(done))
 
 
-def read_history(path: str | PathLike[str], objective: TaskObjective) -> list[Evaluation]:
-    """Return the evaluations in the file ``path``, without a last line that was cut; none without a file.
+def read_history(file: Path, objective: TaskObjective) -> list[Evaluation]:
+    """Return the evaluations in ``file``, without a last line that was cut; none without a file.
 
     Raises:
         OptionError: If they are of another space, or of more questions.
     """
-    file = Path(path).expanduser()
     if not file.exists():
         return []
     text = file.read_text(encoding="utf-8")
@@ -146,10 +146,10 @@ def read_history(path: str | PathLike[str], objective: TaskObjective) -> list[Ev
         read = [Evaluation(tuple(x["u"]), tuple(x["rewards"]), x["tokens"], tuple(x["texts"])) for x in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
-            "history", f"expected evaluations of a search, got {path}; take another file"
+            "history", f"expected evaluations of a search, got {file}; take another file"
         ) from error
     if any(len(e.u) != objective.dim or len(e.rewards) > len(objective.problems) for e in read):
-        raise OptionError("history", f"expected evaluations of this search, got {path}; take another file")
+        raise OptionError("history", f"expected evaluations of this search, got {file}; take another file")
     return read
 
 

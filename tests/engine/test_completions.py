@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -259,6 +260,56 @@ def test_a_damaged_value_and_a_locked_file_are_one_line(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="^cache: .* incorrect header check; delete it"):
             store.find(keys([1]))
         filled(store, [3])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (1, "text"),
+        (1, None),
+        (1, 5),
+        (1, b""),
+        (1, zlib.compress(b"another program's")),
+        (1, zlib.compress(b"")),
+        (1, zlib.compress((2).to_bytes(4, "little") + b"[]")),
+        (1, zlib.compress((2).to_bytes(4, "little") + b"{}")),
+        (1, zlib.compress((9).to_bytes(4, "little") + b'{"a":{}}')),
+        ("yesterday", encode(completion(1))),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+def test_another_program_s_rows_in_a_table_of_the_same_name_are_one_line(tmp_path, row, version):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE completions (key BLOB PRIMARY KEY, used, value)")
+        other.execute("INSERT INTO completions VALUES (?, ?, ?)", (keys([1])[0], *row))
+        other.execute(f"PRAGMA user_version={version}")
+        other.commit()
+    with pytest.raises(UserError, match="^cache: expected a file of completions, got .*a.sqlite") as error:
+        with closing(CompletionStore(path, 1.0)) as store:
+            store.find(keys([1]))
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("columns", ["id INTEGER", "key BLOB PRIMARY KEY, used REAL, value BLOB, more TEXT"])
+def test_a_table_of_other_columns_is_one_line(tmp_path, columns):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(f"CREATE TABLE completions ({columns})")
+    with pytest.raises(UserError, match="^cache: expected a file of completions, got .*a.sqlite"):
+        with closing(CompletionStore(path, 1.0)) as store:
+            filled(store, [1])
+
+
+def test_rows_that_cannot_be_deleted_are_one_line(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE completions (key BLOB PRIMARY KEY, used REAL, value BLOB)")
+        other.executemany("INSERT INTO completions VALUES (?, 1.0, NULL)", [(n,) for n in range(5000)])
+        other.commit()
+    with closing(CompletionStore(path, 1e-6)) as store:
+        with pytest.raises(UserError, match="with rows of another program; take another folder"):
+            filled(store, [1])
 
 
 def test_a_step_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):

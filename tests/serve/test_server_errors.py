@@ -134,11 +134,35 @@ def held(running, client, extra=LONG):
 
 
 def test_too_many_connections(reasoner):
-    with served(reasoner, max_connections=2) as running, running.client() as client:
+    with served(reasoner, max_connections=1) as running, running.client() as client:
         with held(running, client) as request:
             with running.client() as other, pytest.raises(openai.InternalServerError) as error:
                 ask(other, "cot-demo")
             assert error.value.status_code == 503 and request.result(timeout=300).choices
+            assert error.value.body["message"].startswith("expected at most 1 open connections, got more")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"model": "\xff"}', "an error ('utf-8' codec can't decode byte 0xff"),
+        (b"[" * 100_00, "an error (maximum recursion depth exceeded"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "an error (Exceeds the limit"),
+        (b"{", "body: expected a JSON object and the header Content-Type"),
+        (b'{"model": "cot-demo", "messages": [], "\\ud800": 1}', "body: expected text in UTF-8, got half"),
+        (b'{"model": "\\ud800", "messages": [{"role": "user", "content": "1+1?"}]}', "\\ud800"),
+        (
+            TURNS.replace(b"{", b'{"soft_reasoning": {"\\udfff": 1}, ', 1) % (b"a", b"b"),
+            "soft_reasoning: expected text in UTF-8",
+        ),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(running, content, words):
+    headers = {"content-type": "application/json"}
+    answer = httpx.post(f"{running.url}/chat/completions", content=content, headers=headers)
+    error = answer.json()["error"]
+    assert 400 <= answer.status_code < 500 and error["type"] == "invalid_request_error"
+    assert words in error["message"], error
 
 
 def test_a_request_that_takes_too_long(reasoner):

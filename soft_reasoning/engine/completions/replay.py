@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.engine.completions.store import CompletionStore
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.engine.running import RunningRequest
@@ -212,7 +213,7 @@ class StoreFile:
             return None
         if cache == OWN and run is not None:
             return cls(run.absolute() / FILE, gigabytes, platform.node())
-        return cls(Path(cache).expanduser().absolute() / FILE, gigabytes)
+        return cls(local_path("cache", cache).absolute() / FILE, gigabytes)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.lab.data import fields
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import UserError
@@ -23,7 +24,7 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
         UserError: If an entry is incomplete; it names the entry.
     """
     if isinstance(source, str):
-        where, entries = source, _from_yaml(Path(source).expanduser())
+        where, entries = source, _from_yaml(local_path("dataset.exemplars", source))
     else:
         where, entries = "dataset.exemplars", source or ()
     exemplars: list[Exemplar] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.engine.paths import try_hub
 from soft_reasoning.types import UserError
 
@@ -61,7 +62,7 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     Raises:
         UserError: If the file is missing, of another type, or broken (with the line).
     """
-    file = Path(path).expanduser()
+    file = local_path(key, path)
     if not file.is_file():
         fix = "give the path of an existing file" if hub is None else three_ways(hub, key)
         raise UserError(f"{key}: no file {file}; {fix}")

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -22,12 +22,15 @@ from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.configuration.build import built, check_problems, plain
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.runs.local import Local, LocalLauncher
+from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.job import Clock, Job
 from soft_reasoning.schedule.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
 RESTARTS = 3
 """How often Ray restarts a dead worker; the next death ends the run."""
+LOOKED = 0.5
+"""Seconds after which a wait for workers looks at signals."""
 REACHED = 5.0
 """Timeout in seconds for a cluster's first response; Ray itself waits for minutes."""
 
@@ -155,8 +158,11 @@ class RaySolver:
         self._workers, self._run = list(workers), (ray.put(plain(config)), ray.put(list(exemplars)))
         self.grader: AnswerGrader = built(config, "grader")
         with self._errors():
-            [ready], _ = ray.wait([worker.begin.remote(*self._run, problems) for worker in workers])
-            self.about: Mapping[str, Any] = ray.get(ready)
+            starting, ready = [worker.begin.remote(*self._run, problems) for worker in workers], []
+            while not ready:
+                check_signals()
+                ready, _ = ray.wait(starting, timeout=LOOKED)
+            self.about: Mapping[str, Any] = ray.get(ready[0])
 
     def peaks(self) -> dict[str, int]:
         return {}
@@ -176,10 +182,14 @@ class RaySolver:
 
         pool: Any = ActorPool(self._workers * self._live)  # a worker has ``max_live`` problems at a time
         with self._errors():
-            yield from pool.map_unordered(
-                lambda worker, problem: worker.solve.remote(*self._run, problem, completions),
-                list(problems),
-            )
+            for problem in problems:
+                pool.submit(
+                    lambda worker, problem: worker.solve.remote(*self._run, problem, completions), problem
+                )
+            while pool.has_next():
+                check_signals()
+                with suppress(TimeoutError):
+                    yield pool.get_next_unordered(timeout=LOOKED)
 
     @contextmanager
     def _errors(self) -> Generator[None]:

@@ -25,6 +25,7 @@ from soft_reasoning.lab.runs.files import (
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import Graded, Record, read_records
+from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
 from soft_reasoning.schedule.job import Clock
@@ -120,13 +121,18 @@ def run(
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
     display, final = Progress(len(problems), enabled=progress), final_rule(config)
+
+    def watch(written: Sequence[int]) -> None:
+        check_signals()
+        display.work(written)
+
     with (
         Store(folder, config, words=words, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in ([solver.about["loaded"]] if progress and "loaded" in solver.about else []) + store.notes:
             display.say(note)
-        rows = [grade(record, solver.grader, final) for record in store.records]
+        rows = _grade(store.records, solver.grader, final)
         check_stored(store, problems)
         for row in rows:
             _count(row, display)
@@ -140,7 +146,7 @@ def run(
             display.say(f"completions that are stored in {completions.path} are not generated again")
         try:
             with display:
-                for row in _solve(todo, solver, store, completions, final, display.work) if todo else ():
+                for row in _solve(todo, solver, store, completions, final, watch) if todo else ():
                     rows.append(row)
                     _count(row, display)
                     display.show()
@@ -156,6 +162,14 @@ def run(
         for note in report(store.folder) if report is not None else ():
             display.say(note)
     return Summary(store.folder, metrics)
+
+
+def _grade(records: Iterable[Record], grader: AnswerGrader, final: FinalAnswer | None) -> list[Graded]:
+    rows: list[Graded] = []
+    for record in records:
+        rows.append(grade(record, grader, final))
+        check_signals()
+    return rows
 
 
 def _count(row: Graded, display: Progress) -> None:
@@ -243,7 +257,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     folder = Path(folder)
     manifest, ids, results = (read_json(folder / name) for name in (MANIFEST, GRADES, RESULTS))
     final = final_rule(manifest["config"])
-    rows = [grade(record, grader, final) for record in read_records(folder) if record.problem.id in ids]
+    rows = _grade([record for record in read_records(folder) if record.problem.id in ids], grader, final)
     metrics = _measure(rows, grader, results, manifest)
     write_results(folder, metrics, rows)
     return metrics

@@ -1,0 +1,65 @@
+"""``~`` without a home directory is one line that names the option, wherever an option is a path."""
+
+import json
+import os
+import pwd
+
+import pytest
+
+from soft_reasoning.checks import OptionError
+from soft_reasoning.reasoner import SoftReasoner
+from soft_reasoning.task.space import TaskPoint
+
+ROW = {"question": "What is 1 + 1?", "answer": "2"}
+WORDS = {
+    "engine=fake cache=~nobody-here/c": "cache",
+    "engine=fake dataset=~nobody-here/q.csv": "dataset.path",
+    "engine=fake dataset.path=~nobody-here/q.jsonl": "dataset.path",
+    "engine=fake dataset=gsm8k dataset.path=~nobody-here/q.jsonl": "dataset.path",
+    "engine=fake dataset=q.jsonl dataset.exemplars=~nobody-here/e.yaml dataset.shots=1": "dataset.exemplars",
+    "engine=fake prompt=~nobody-here/p.yaml": "prompt",
+    "engine=fake prompt=file prompt.path=~nobody-here/p.yaml": "prompt",
+    "model=~nobody-here/m": "model.path",
+    "model.path='~nobody-here/m'": "model.path",
+    "model=~nobody-here/m.gguf": "model.path",
+    "engine=fake verifier=single_judge verifier.model=~nobody-here/m": "model.path",
+    "model=demo model.adapter=~nobody-here/a": "model.adapter",
+    "engine=fake hydra.run.dir=~nobody-here/r": "hydra.run.dir",
+    "engine=fake --multirun seed=1,2 hydra.sweep.dir=~nobody-here/r": "hydra.sweep.dir",
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_the_home_of_nobody(run, words, tmp_path):
+    (tmp_path / "q.jsonl").write_text(json.dumps(ROW) + "\n", encoding="utf-8")
+    done = run("limit=1", "progress=false", "max_new_tokens=4", *words.split())
+    assert done.returncode == 2 and not done.stdout, (done.stdout, done.stderr)
+    expected = f"soft_reasoning: {WORDS[words]}: expected a home directory for ~, got ~nobody-here/"
+    assert done.stderr.startswith(expected) and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("call", [TaskPoint.load, SoftReasoner.from_pretrained])
+def test_from_python(call, monkeypatch):
+    with pytest.raises(OptionError, match="expected a home directory for ~, got ~nobody-here/x without one"):
+        call("~nobody-here/x")
+
+
+def test_a_user_without_a_home(run, monkeypatch):
+    """As in a container whose user has no entry and no HOME."""
+
+    def missing(user):
+        raise KeyError(user)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", missing)
+    done = run("engine=fake", "limit=1", "progress=false", "cache=~/completions")
+    assert done.returncode == 2
+    assert done.stderr.startswith("soft_reasoning: cache: expected a home directory for ~, got ~/completions")
+
+
+def test_a_home_is_found(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    words = ("engine=fake", "limit=1", "progress=false", "max_new_tokens=4")
+    assert run(*words, "cache=~/c", "hydra.run.dir=~/r").returncode == 0
+    assert {"c", "r"} <= {*os.listdir(tmp_path / "home")}
+    assert sorted(os.listdir(tmp_path)) == ["home"]
