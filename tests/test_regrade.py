@@ -7,12 +7,12 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.commands.finished import regrade_main
 from soft_reasoning.lab.reports import plots
-from soft_reasoning.lab.reports.report import write_report
+from soft_reasoning.lab.reports.report import summary, write_report
 from soft_reasoning.lab.runs.grading import grade
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.lab.runs.runner import write_results
 from soft_reasoning.lab.runs.store import Store
-from soft_reasoning.types import Candidate, Problem, Result
+from soft_reasoning.types import Candidate, Problem, Result, UserError
 from tests.lab.runs.world import summarise
 
 OWN = {
@@ -57,6 +57,15 @@ def call(capsys, *arguments):
 
 def results(folder):
     return json.loads((folder / "results.json").read_text())
+
+
+def test_grades_of_another_version_are_computed_anew(folder, capsys):
+    path = folder / "grades.json"
+    before = path.read_text()
+    path.write_text(before.replace('"covered"', '"found"'))
+    with pytest.raises(UserError, match=r"grades.json: expected the grades of this version.*regrade"):
+        summary(folder)
+    assert call(capsys, folder)[0] == 0 and path.read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,12 @@ def read_outcomes(folder: Path) -> dict[str, Outcome]:
     """Return the outcomes of a finished run's problems by their ids.
 
     Raises:
-        UserError: If the folder holds no finished run.
+        UserError: If the folder holds no finished run, or grades of another version.
     """
-    return {name: Outcome.read(stored) for name, stored in read_json(folder / GRADES).items()}
+    try:
+        return {name: Outcome.read(stored) for name, stored in read_json(folder / GRADES).items()}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{folder / GRADES}: expected the grades of this version, got others; compute them anew with "
+            f"soft-reasoning regrade {folder}"
+        ) from error
