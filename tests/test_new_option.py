@@ -53,7 +53,7 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
     scores = [[c["verified"] for c in json.loads(lines[0])["candidates"]] for lines in records]
     assert scores[0] != scores[1] == [1.0] * len(scores[1])
     manifest = json.loads((here / rows[0]["folder"] / "manifest.json").read_text())
-    assert manifest["overrides"]["verifier.longest"] == 5
+    assert manifest["choices"]["verifier"] == "brief" and manifest["config"]["verifier"]["longest"] == 5
 
     refused = run(*words, "verifier.longest=-1")
     assert refused.returncode == 2

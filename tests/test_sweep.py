@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.lab.reports.sweeps import GAIN
+from soft_reasoning.lab.reports.sweep import GAIN
 from tests.test_run import FAKE
 
 ROWS = {
@@ -59,7 +59,7 @@ def test_a_reference_that_an_experiment_names_may_be_left_out(run):
     again = run(*small, "embedding.sigma=1,2", "hydra.sweep.dir=out", "reference='embedding.sigma=2'")
     assert again.returncode == 0 and "Cost relative to embedding.sigma=2" in Path("out/sweep.md").read_text()
     rows = json.loads(Path("out/comparison.json").read_text())
-    assert rows[0]["label"].endswith("embedding.sigma=2") and "difference" in rows[1]
+    assert ["difference" in row for row in rows] == [True, False]
 
 
 @pytest.mark.slow
@@ -69,10 +69,10 @@ def test_the_reference_is_nearest_to_the_sweeps_own_experiment(run):
     done = run(*small, "rounds=0", "-m", "d=10,50", "k=3,5", "delta=0.01,0.1", "placement=last,middle")
     assert done.returncode == 0, done.stderr
     [page] = Path().glob("runs/sweep-*/sweep.md")
-    paper = "delta=0.1 d=50 placement=last k=5"
+    paper = "d=50 delta=0.1 k=5 placement=last"
     assert f"## Cost relative to {paper}\n" in page.read_text(encoding="utf-8")
     rows = json.loads((page.parent / "comparison.json").read_text())
-    assert len(rows) == 16 and rows[0]["label"].endswith(paper)
+    assert len(rows) == 16 and [row["label"] for row in rows if "difference" not in row] == [paper]
 
 
 def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
@@ -100,7 +100,7 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     names = {path.name for path in folder.iterdir()}
     for stem in ("sweep", "rounds", "cost", "cost_relative"):
         assert {f"{stem}.csv", f"{stem}.tex"} <= names
-    assert {"sweep.md", "sweep.svg", "sweep.pdf", "sweep.json", "comparisons"} <= names
+    assert {"sweep.md", "sweep.svg", "sweep.pdf", "sweep.json", "comparison.json"} <= names
     assert (folder / "sweep.md").stat().st_size < 20_000
     rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["metric"], row["shots"], row["method"]) for row in rows[:6]] == [
@@ -111,8 +111,11 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
         ("accuracy %", "8", "cot"),
         ("accuracy %", "8", GAIN),
     ]
-    assert list(rows[0])[3:] == ["gsm8k", "gsm8k ±", "svamp", "svamp ±"]
-    assert len(list(folder.glob("comparisons/*/comparison.md"))) == 4
+    assert list(rows[0])[3:] == [
+        f"{name}{part}" for name in ("gsm8k", "svamp") for part in ("", " low", " high")
+    ]
+    assert len(json.loads((folder / "comparison.json").read_text())) == 8
+    assert len(list(folder.glob("accuracy_against_tokens-*.svg"))) == 4
     assert "The fake engine wrote these answers" in (folder / "sweep.md").read_text(encoding="utf-8")
 
 
@@ -121,9 +124,10 @@ def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     names = {path.name for path in folder.iterdir()}
-    assert {"sweep.md", "sweep.json", "comparison.md", "comparison.json"} <= names
+    assert {"sweep.md", "sweep.json", "comparison.csv", "comparison.json"} <= names
     rows = json.loads((folder / "comparison.json").read_text())
-    assert rows[0]["label"].endswith("25") and "difference" in rows[1]  # the default is the reference
+    assert [row["label"] for row in rows] == ["d=5", "d=25"]
+    assert ["difference" in row for row in rows] == [True, False]  # the default is the reference
 
 
 @pytest.mark.slow

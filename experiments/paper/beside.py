@@ -2,14 +2,15 @@
 
 FOLDER is a run or a sweep. Prints a row for each figure of the paper whose model, data set, shots, method and
 settings (200 problems, 300 new tokens, no fake engine) are those of the runs: ours (mean ± standard deviation
-over seeds; ± the standard error of a single run), the paper's, and the difference; and the gain of Soft
-Reasoning over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
+over seeds, and the 95 % interval of drawing other problems), the paper's, and the difference; and the gain of
+Soft Reasoning over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.lab.reports.run_groups import RunGroup, by_problems, read_groups
-from soft_reasoning.lab.reports.sweeps import MEAN_MODEL
-from soft_reasoning.lab.reports.tables import Table, count, number, over_seeds, save
+from soft_reasoning.lab.reports.frame import PLACE, VERDICTS, Frame, Row, by_setting, read_runs
+from soft_reasoning.lab.reports.sweep import MEAN_MODEL, share
+from soft_reasoning.lab.reports.tables import Table, count, estimate, number, save
 from soft_reasoning.lab.runs.files import RESULTS, write_text
 from soft_reasoning.lab.runs.manifest import flatten
 from soft_reasoning.types import UserError
@@ -77,8 +78,8 @@ OWN: dict[str, Any] = {
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""
 
-VERDICTS = "verifier_accuracy"
-"""The metric of the first round's verdicts, which does not depend on later rounds."""
+FIRST_VERDICTS = "verifier_accuracy"
+"""The paper's metric of the first round's verdicts, which does not depend on later rounds."""
 LATER = ("rounds", "stopping.rule")
 
 FOLDER = "FOLDER"
@@ -91,21 +92,18 @@ NOTE = (
     "The paper: mean ± standard deviation over five seeds, 200 test problems (AIME 2024: 30), prompts and "
     "exemplars of its own. Rounds are rounds of proposals, and tokens are per problem."
 )
-SHARES = {
-    "accuracy": ("accuracy %", ("exact_match",)),
-    "coverage": ("coverage %", ("coverage",)),
-    "verifier_accuracy": ("verifier's accuracy, first round %", ("verifier", "accuracy")),
-}
+SHARES = {"accuracy": "accuracy", "coverage": "coverage", FIRST_VERDICTS: VERDICTS}
+"""Columns of the frame of settings by the paper's metric."""
 AMOUNTS = {
-    "input_tokens": ("prompt tokens", ("tokens", "total", "prompt"), 1.0),
-    "output_tokens": ("generated tokens", ("tokens", "total", "generated"), 1.0),
-    "minutes": ("minutes", ("seconds", "total"), 60.0),
-    "kv_mean_mb": ("keys and values, mean MiB", ("mean_bytes", "kv"), 2.0**20),
-    "kv_peak_mb": ("keys and values, peak MiB", ("peak_bytes", "kv"), 2.0**20),
-    "activations_mean_mb": ("activations, mean MiB", ("mean_bytes", "activations"), 2.0**20),
-    "activations_peak_mb": ("activations, peak MiB", ("peak_bytes", "activations"), 2.0**20),
+    "input_tokens": ("prompt tokens", "tokens.total.prompt", 1.0),
+    "output_tokens": ("generated tokens", "tokens.total.generated", 1.0),
+    "minutes": ("minutes", "seconds.total", 60.0),
+    "kv_mean_mb": ("keys and values, mean MiB", "mean_bytes.kv", 2.0**20),
+    "kv_peak_mb": ("keys and values, peak MiB", "peak_bytes.kv", 2.0**20),
+    "activations_mean_mb": ("activations, mean MiB", "mean_bytes.activations", 2.0**20),
+    "activations_peak_mb": ("activations, peak MiB", "peak_bytes.activations", 2.0**20),
 }
-"""By the paper's metric: its label, its path in results.json and, of an amount, its unit."""
+"""By the paper's metric: its label, its key in results.json and its unit."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
         if (
             (row["model"], row["dataset"]) == (model, flat.get("dataset.name"))
             and row["shots"] in ("", str(shots))
-            and _fits(row["method"], flat, LATER if row["metric"] == VERDICTS else ())
+            and _fits(row["method"], flat, LATER if row["metric"] == FIRST_VERDICTS else ())
         ):
             figure = by_metric.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))
             std, tables = figure.std or row["std"], (*figure.tables, row["table"])
@@ -138,17 +136,19 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
     return list(by_metric.values())
 
 
-def beside(cells: list[RunGroup]) -> Table:
-    """Return a row for each figure of the paper that fits one of the cells."""
+def beside(settings: Frame) -> Table:
+    """Return a row for each figure of the paper that fits one of the settings."""
     rows = []
-    for cell in cells:
-        for figure in figures(cell.configs[0]):
+    for _, cell in settings.iterrows():
+        for figure in figures(cell.config[0]):
             others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
-            head = [cell.model, cell.dataset, str(cell.shots), cell.label]
+            head = [cell.model, cell["data set"], str(cell.shots), cell.label]
             rows.append([*head, *compare(figure, cell), figure.tables[0] + others])
-    gains = [(*place, *gain) for place, group in by_problems(cells).items() for gain in _gains(group)]
+    gains = [
+        (*place, *gain) for place, there in settings.groupby(PLACE, sort=False) for gain in _gains(there)
+    ]
     by_method: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
-    for model, dataset, shots, label, *points in gains:
+    for model, shots, dataset, label, *points in gains:
         rows.append(_gain_row(model, dataset, shots, label, *points))
         by_method.setdefault((dataset, shots, label), []).append((points[0], points[1]))
     for setting, points in by_method.items():
@@ -164,14 +164,13 @@ def _gain_row(model: str, dataset: str, shots: int, label: str, ours: float, pap
     return [model, dataset, str(shots), label, "accuracy, gain over best baseline", *gains, "tab:main_result"]
 
 
-def _gains(cells: Sequence[RunGroup]) -> list[tuple[str, float, float]]:
+def _gains(settings: Frame) -> list[tuple[str, float, float]]:
     """Each label with its accuracy minus that of the best baseline in the same runs, ours and the paper's."""
     pairs = []
-    for cell in cells:
-        paper = [float(f.value) for f in figures(cell.configs[0]) if f.metric == "accuracy"]
-        ours = cell.mean(*SHARES["accuracy"][1])
-        if paper and ours is not None:
-            pairs.append((cell, 100 * ours, paper[0]))
+    for _, cell in settings[settings["accuracy"].notna()].iterrows():
+        paper = [float(f.value) for f in figures(cell.config[0]) if f.metric == "accuracy"]
+        if paper:
+            pairs.append((cell, 100 * cell.accuracy, paper[0]))
     baselines = [pair[1:] for pair in pairs if pair[0].method != "soft_reasoning"]
     if not baselines:
         return []
@@ -180,26 +179,28 @@ def _gains(cells: Sequence[RunGroup]) -> list[tuple[str, float, float]]:
     return [(cell.label, points - best, paper - best_paper) for cell, points, paper in ours]
 
 
-def compare(figure: Figure, cell: RunGroup) -> list[str]:
+def compare(figure: Figure, cell: Row) -> list[str]:
     """A figure's label, the runs' value, the paper's, and the difference of shares in points."""
     if figure.metric in AMOUNTS:
-        label, path, unit = AMOUNTS[figure.metric]
-        ours, paper = cell.mean(*path), float(figure.value)
+        label, key, unit = AMOUNTS[figure.metric]
+        values = [flatten(results).get(key) for results in cell.results]
+        ours = None if None in values else statistics.fmean(values)
+        paper = float(figure.value)
         if label.endswith("tokens"):
-            per_problem = ours and ours / cell.results[0]["problems"]
+            per_problem = ours and ours / cell.problems
             return [label, count(per_problem), count(paper / PROBLEMS), "-"]
         return [label, number(ours and ours / unit), number(paper), "-"]
     if figure.metric in SHARES:
-        label, path = SHARES[figure.metric]
-        values, error = cell.each(*path), cell.results[0].get(f"{path[0]}_stderr")
+        name = SHARES[figure.metric]
+        label, mean, ours = f"{name} %", cell[name], share(cell, name)
     else:  # "ended_after_N"; the first round of candidates has no proposals
         rounds = int(figure.metric.rpartition("_")[2])
-        label, error = f"ended after {rounds} rounds %", None
-        values = [run["rounds"]["share_ended_after"].get(str(rounds + 1), 0.0) for run in cell.results]
+        ended = [run["rounds"]["share_ended_after"].get(str(rounds + 1), 0.0) for run in cell.results]
+        label, mean = f"ended after {rounds} rounds %", statistics.fmean(ended)
+        ours = estimate(mean, std=statistics.stdev(ended) if len(ended) > 1 else math.nan)
     paper = f"{figure.value} ± {figure.std}" if figure.std else figure.value
-    mean = sum(values) / len(values) if values else None
-    difference = "-" if mean is None else f"{100 * mean - float(figure.value):+.1f}"
-    return [label, over_seeds(values, error), paper, difference]
+    difference = "-" if math.isnan(mean) else f"{100 * mean - float(figure.value):+.1f}"
+    return [label, ours, paper, difference]
 
 
 @cache
@@ -252,7 +253,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run's or a sweep's folder")
     folder = parser.parse_args().folder
     try:
-        table = beside(read_groups(sorted(path.parent for path in folder.rglob(RESULTS))))
+        table = beside(by_setting(read_runs(sorted(path.parent for path in folder.rglob(RESULTS)))))
         if not table.rows:
             raise UserError(f"{folder}: expected runs of the paper's settings, found none; see docs/paper.md")
     except UserError as error:

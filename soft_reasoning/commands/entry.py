@@ -17,7 +17,7 @@ COMMANDS = {
         "solve a data set; the same command continues an interrupted run",
     ),
     "compare": (
-        f"{HERE}.compare:main",
+        f"{HERE}.run:compare_main",
         "METHOD METHOD ... [options]",
         "run several methods on the same problems",
     ),

@@ -1,4 +1,7 @@
-"""The commands for finished runs, which need no model: ``regrade`` and ``show``."""
+"""The commands for finished runs, which need no model: ``regrade`` and ``show``.
+
+What takes seconds to import is imported after the words are checked.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,15 @@ from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.lab.reports.compare import COMPARISON
-from soft_reasoning.lab.reports.report import summary, write_report, write_tables
-from soft_reasoning.lab.runs.files import MANIFEST, PAGE, read_json
-from soft_reasoning.lab.runs.grading import final_rule
-from soft_reasoning.lab.runs.records import read_records
-from soft_reasoning.lab.runs.runner import regrade
+from soft_reasoning.lab.runs.files import COMPARISON, MANIFEST, PAGE, SWEEP, read_json
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
 Computes results.json, grades.json, report.md, report.html and the plots of a finished run anew from its
-stored records (samples.jsonl, which stays as it is); nothing is generated. Without changes the grader is the
-run's own.
+stored records (samples.jsonl, which stays as it is); nothing is generated. A comparison's or a sweep's runs
+are all graded again, and its tables written. Without changes the grader is the run's own.
 
   grader=NAME                         another grader: default, released, lm_eval_strict, lm_eval_flexible or
                                       math_verify
@@ -89,7 +87,9 @@ def regrade_main(words: Sequence[str]) -> None:
         description=USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="the folder of a finished run, a comparison or a sweep"
+    )
     parser.add_argument("changes", nargs="*", metavar="grader.key=value", help="changes of its grader")
     arguments = parser.parse_args(words)
     folder: Path = arguments.run
@@ -102,11 +102,19 @@ def regrade_main(words: Sequence[str]) -> None:
                 )
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
-        grader = build_grader(read_json(folder / MANIFEST)["config"], arguments.changes)
-        regrade(folder, grader)
-        for note in write_report(folder):
-            print(note, file=sys.stderr)
-        print(f"{summary(folder)}\n\n{folder / PAGE}")
+        from soft_reasoning.lab.reports.comparison import combine, finished_runs
+        from soft_reasoning.lab.reports.report import summary, write_report
+        from soft_reasoning.lab.runs.runner import regrade
+
+        runs = [] if (folder / MANIFEST).is_file() else finished_runs(folder)
+        for run in runs or [folder]:
+            regrade(run, build_grader(read_json(run / MANIFEST)["config"], arguments.changes))
+            for note in write_report(run):
+                print(note, file=sys.stderr)
+        if runs:
+            combine(folder, strict=False)
+        else:
+            print(f"{summary(folder)}\n\n{folder / PAGE}")
 
 
 def read_solution(folder: Path, name: str) -> Solution:
@@ -115,6 +123,9 @@ def read_solution(folder: Path, name: str) -> Solution:
     Raises:
         UserError: If the run in ``folder`` has not solved the problem.
     """
+    from soft_reasoning.lab.runs.grading import final_rule
+    from soft_reasoning.lab.runs.records import read_records
+
     config = read_json(folder / MANIFEST)["config"]
     record = next((record for record in read_records(folder) if record.problem.id == name), None)
     if record is None:
@@ -128,17 +139,19 @@ def show_main(words: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning show",
-        description="Shows the results of a run or a comparison and opens a run's report.html, or explains "
-        "one problem: its votes, rounds and the verifier's words.",
+        description="Shows the results of a run, a comparison or a sweep and opens a run's report.html, or "
+        "explains one problem: its votes, rounds and the verifier's words.",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="the folder of a run, a comparison or a sweep"
+    )
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
     parser.add_argument(
         "--tables",
         action="store_true",
         help="write every table of a run to its tables/, as "
-        "CSV and LaTeX (those of a comparison are in its folder)",
+        "CSV and LaTeX (those of a comparison or a sweep are in its folder)",
     )
     arguments = parser.parse_args(words)
     with one_line_errors():
@@ -147,12 +160,14 @@ def show_main(words: Sequence[str]) -> None:
         if arguments.problem is not None:
             print(read_solution(arguments.folder, arguments.problem).explain())
             return
+        from soft_reasoning.lab.reports.report import summary, write_tables
+
         if arguments.tables:
             print(write_tables(arguments.folder))
             return
-        comparison = arguments.folder / COMPARISON
-        compared = comparison.is_file()
-        print(comparison.read_text(encoding="utf-8") if compared else summary(arguments.folder))
+        pages = [arguments.folder / name for name in (SWEEP, COMPARISON)]
+        page = next((page for page in pages if page.is_file()), None)
+        print(page.read_text(encoding="utf-8") if page else summary(arguments.folder))
         page = (arguments.folder / PAGE).resolve()
         if page.is_file():
             print(f"\n{page}")

@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``sweep``: a method on a data set, or several on the same problems.
+"""The commands ``run``, ``compare`` and ``sweep``: a method on a data set, or several on the same problems.
 
 What takes seconds to import is imported after the options are checked: a wrong one is rejected at once.
 """
@@ -10,7 +10,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from soft_reasoning.commands.launch import launch, one_line_errors
+from soft_reasoning.commands.launch import launch, one_line_errors, refuse
+from soft_reasoning.configuration.compose import typed_keys
+
+COMPARE = """\
+soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
+
+Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md.
+A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
+many tokens as soft_reasoning."""
 
 
 def run_command(config: DictConfig, folder: Path) -> None:
@@ -21,15 +29,33 @@ def run_command(config: DictConfig, folder: Path) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the command line."""
+    """Run the command line ``run``."""
     sweep = launch(run_command, words)
     if sweep is not None and sweep.is_dir():  # some of Hydra's flags run nothing
         with one_line_errors():
-            from soft_reasoning.commands.sweep import combine
+            from soft_reasoning.lab.reports.comparison import combine
 
-            combine(sweep)
+            combine(sweep, strict="reference" in typed_keys(words))
 
 
 def sweep_main(words: Sequence[str]) -> None:
     """Run the command line ``sweep``: every combination of values separated by commas."""
     main(["--multirun", *words])
+
+
+def compare_main(words: Sequence[str]) -> None:
+    """Run the command line ``compare``: the named methods on the same problems."""
+    if not all(word.strip() for word in words):
+        refuse("compare: expected methods and key=value, got an empty word; leave it out")
+    names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
+    if not names and {"-h", "--help"} & {*words}:
+        print(COMPARE)
+        return
+    if len(names) < 2:
+        methods = " ".join(names) or "none"
+        refuse(f"compare: expected two methods or more, got {methods}; name them: compare cot soft_reasoning")
+    entries = []
+    for name, *changes in map(str.split, names):
+        quoted = [f"'{change}'" for change in changes]
+        entries.append(f"[{','.join([name, *quoted])}]" if changes else name)
+    main([f"methods=[{','.join(entries)}]", *(word for word in words if word not in names)])

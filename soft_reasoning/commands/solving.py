@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_method, built, plain
-from soft_reasoning.configuration.compose import compared_methods, compose_config, run_name
+from soft_reasoning.configuration.compose import chosen_names, compared_methods, compose_choices, run_name
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.reports.compare import compare
+from soft_reasoning.lab.reports.comparison import compare
+from soft_reasoning.lab.reports.frame import PREFERRED
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.reports.run_groups import PREFERRED
 from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
@@ -30,6 +30,7 @@ def run_one(
     launcher: Launcher,
     *,
     words: Sequence[str] = (),
+    chosen: Mapping[str, str] | None = None,
     tracked: bool = True,
 ) -> Summary:
     """Run one method on one data set into ``folder``.
@@ -39,6 +40,7 @@ def run_one(
         folder: The run's folder.
         launcher: Starts the engine.
         words: The options of the run's command.
+        chosen: The name of each group's choice.
         tracked: Whether a tracker follows the run.
     """
     check_signals()
@@ -57,6 +59,7 @@ def run_one(
         folder,
         plain(config),
         words=words,
+        chosen=chosen,
         fresh=config.fresh,
         progress=config.progress,
         tracker=tracker,
@@ -74,10 +77,17 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     words, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {label: [*words, *changes] for label, changes in compared_methods(config).items()}
 
+    chosen: dict[str, dict[str, str]] = {}
+
     def compose_method(label: str, *change: str) -> DictConfig:
-        config = compose_config([*commands[label], *change])
+        config, chosen[label] = compose_choices([*commands[label], *change])
         config.label = label
         return config
+
+    def run_method(label: str, folder: Path, *, tracked: bool = True) -> Summary:
+        return run_one(
+            configs[label], folder, launcher, words=commands[label], chosen=chosen[label], tracked=tracked
+        )
 
     configs = {label: compose_method(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
@@ -91,24 +101,23 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     summaries: dict[str, Summary] = {}
 
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
-        method, name = configs[label], label.replace(" ", ",")
-        if equal and label != first and tokens_scale_with_samples(plain(method)["method"]):
-            probe = f"{name},k={method.method.samples}"
-            probed = run_one(
-                method, folder / PROBES / run_name(probe), launcher, words=commands[label], tracked=False
-            )
-            samples = equal_samples(probed.metrics, method.method.samples, summaries[first].metrics)
-            change = f"k={samples}"
-            method, name = compose_method(label, change), f"{name},{change}"
-        summaries[label] = run_one(method, folder / run_name(name), launcher, words=commands[label])
-    compare([summaries[label].folder for label in configs], folder, reference=config.reference)
+        method, name = configs[label].method, label.replace(" ", ",")
+        if equal and label != first and tokens_scale_with_samples(plain(method)):
+            probe = folder / PROBES / run_name(f"{name},k={method.samples}")
+            probed = run_method(label, probe, tracked=False)
+            change = f"k={equal_samples(probed.metrics, method.samples, summaries[first].metrics)}"
+            configs[label], name = compose_method(label, change), f"{name},{change}"
+        summaries[label] = run_method(label, folder / run_name(name))
+    compare([summaries[label].folder for label in configs], folder)
 
 
 def run_configured(config: DictConfig, folder: Path) -> None:
     """Run the configured method or comparison."""
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
-            finished = run_one(config, folder, launcher, words=list(HydraConfig.get().overrides.task))
+            hydra = HydraConfig.get()
+            words, chosen = list(hydra.overrides.task), chosen_names(hydra.runtime.choices)
+            finished = run_one(config, folder, launcher, words=words, chosen=chosen)
             print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
         else:
             run_comparison(config, folder, launcher)

@@ -50,21 +50,34 @@ def compose_config(words: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: In one line, for a choice or key that does not exist, and as :func:`settle`.
     """
+    return compose_choices(words)[0]
+
+
+def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, str]]:
+    """Return what :func:`compose_config` does, and the name of each group's choice."""
     try:
         words = read_words(words)
         with _COMPOSING:
             prepare()
             if GlobalHydra.instance().is_initialized():
-                config = compose("config", overrides=words)
+                config = compose("config", overrides=words, return_hydra_config=True)
             else:
                 with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
-                    config = compose("config", overrides=words)
+                    config = compose("config", overrides=words, return_hydra_config=True)
+        chosen = chosen_names(config.hydra.runtime.choices)
+        with open_dict(config):
+            del config["hydra"]
         settle(config, words)
     except Exception as error:
         if isinstance(error, UserError) or (line := one_line(error)) is None:
             raise
         raise UserError(line) from error
-    return config
+    return config, chosen
+
+
+def chosen_names(choices: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the choices of a composed configuration by their group, without Hydra's own."""
+    return {str(group): str(name) for group, name in choices.items() if not str(group).startswith("hydra/")}
 
 
 def prepare() -> None:

@@ -10,8 +10,7 @@ from experiments.paper import beside as script
 from experiments.paper import hours
 from experiments.paper.beside import beside, figures
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.lab.reports.run_groups import read_groups
-from tests.lab.reports.sweeps import finished
+from tests.lab.reports.sweeps import finished, settings
 
 
 def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8k", shots=0):
@@ -56,7 +55,6 @@ def paper_run(folder, seed, accuracy, method="soft_reasoning", *overrides, shots
     manifest = {
         "config": config(f"seed={seed}", *overrides, method=method, shots=shots, **options),
         "model": {"engine": "HuggingFaceEngine"},
-        "overrides": {},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder
@@ -65,8 +63,13 @@ def paper_run(folder, seed, accuracy, method="soft_reasoning", *overrides, shots
 def test_ours_beside_the_papers_over_seeds(tmp_path):
     for seed in (0, 1):
         paper_run(tmp_path / str(seed), seed, 0.5 + seed / 10)
-    shown = {row[4]: row[5:] for row in beside(read_groups([tmp_path / "0", tmp_path / "1"])).rows}
-    assert shown["accuracy %"] == ["55.0 ± 7.1", "84.3 ± 1.4", "-29.3", "tab:acquisition and 7 more"]
+    shown = {row[4]: row[5:] for row in beside(settings([tmp_path / "0", tmp_path / "1"])).rows}
+    assert shown["accuracy %"] == [
+        "55.0 ± 7.1 (27.4 to 79.9)",
+        "84.3 ± 1.4",
+        "-29.3",
+        "tab:acquisition and 7 more",
+    ]
     assert shown["ended after 1 rounds %"][:3] == ["50.0 ± 0.0", "76.8 ± 2.2", "-26.8"]
     assert shown["verifier's accuracy, first round %"][:3] == ["100.0 ± 0.0", "87.6", "+12.4"]
     assert shown["prompt tokens"][:3] == ["500", "7,286", "-"]
@@ -76,7 +79,7 @@ def test_ours_beside_the_papers_over_seeds(tmp_path):
 def test_the_gain_over_the_best_baseline(tmp_path):
     for method, accuracy in (("soft_reasoning", 0.8), ("cot", 0.6), ("fire", 0.7)):
         paper_run(tmp_path / method, 0, accuracy, method)
-    rows = beside(read_groups([tmp_path / name for name in ("soft_reasoning", "cot", "fire")])).rows
+    rows = beside(settings([tmp_path / name for name in ("soft_reasoning", "cot", "fire")])).rows
     [gain] = [row[5:] for row in rows if "gain" in row[4]]
     assert gain == ["+10.0", "+4.7", "+5.3", "tab:main_result"]  # of 84.3 over 79.6
 
@@ -89,7 +92,7 @@ def test_gains_are_averaged_over_models(tmp_path):
         for model, ours in (("llama3_8b", 0.6), ("qwen2_7b", 0.7), ("mistral_7b", 0.8))
         for words, accuracy in zip(methods, (ours, 0.5, 0.5), strict=True)
     ]
-    gains = [row for row in beside(read_groups(runs)).rows if "gain" in row[4]]
+    gains = [row for row in beside(settings(runs)).rows if "gain" in row[4]]
     expected = [["+10.0", "+5.5"], ["+30.0", "+6.3"], ["+20.0", "+6.6"], ["+20.0", "+6.1"]]
     assert [row[5:7] for row in gains] == expected
     assert gains[-1][:4] == ["mean of 3 models", "gsm8k", "0", "soft_reasoning"]

@@ -14,7 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
+
+from soft_reasoning.lab.reports.statistics import wilson
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 TEXT, MUTED, LINE, PANEL, BLUE, ORANGE = "#16181d", "#5f6877", "#e1e4ea", "#ffffff", "#3a4fd0", "#c2691c"
@@ -86,15 +89,21 @@ def log_axis(axes: Any, base: int) -> None:
     axes.xaxis.set_minor_formatter(lambda *_: "")
 
 
-def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def errors_of(values: Any, low: Any, high: Any) -> Any:
+    """Lengths (2, n) of error bars from ``low`` to ``high`` about ``values``, in percent; 0 where unknown."""
+    return np.nan_to_num(100 * np.maximum(np.stack([values - low, high - values]), 0.0))
+
+
+def after_each_round(rows: Sequence[Mapping[str, Any]], problems: int, path: Path) -> None:
     """Plot accuracy if stopped after a round, with its 95 % interval, and the best reward so far.
 
-    ``rows`` come from ``metrics.after_rounds``.
+    ``rows`` are those of ``after_each_round`` in a run's results, over ``problems`` with a reference answer.
     """
-    frame = pd.DataFrame(rows, dtype=float)
+    frame: Any = pd.DataFrame(rows, dtype=float)
     with panels(path, 1, 2, width=7.6, height=2.9) as axes:
         left, right = axes[0]
-        errors = 196 * frame["stderr"].fillna(0.0)
+        ends = [wilson(share, problems) for share in frame["accuracy"]]
+        errors = errors_of(frame["accuracy"].to_numpy(), *np.transpose(ends))
         left.errorbar(frame["round"], 100 * frame["accuracy"], errors, color=BLUE, marker="o")
         right.plot(frame["round"], frame["best_reward"], color=BLUE, marker="o")
         for axis, title in ((left, "Accuracy if stopped after a round (%)"), (right, "Best reward so far")):
@@ -115,7 +124,7 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
             point, *_ = axes.errorbar(
                 row["tokens"],
                 100 * row["accuracy"],
-                100 * (row["interval"] or 0.0),
+                errors_of(*(np.array([row[f"accuracy{end}"]]) for end in ("", " low", " high"))),
                 linestyle="",
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=8,
@@ -171,7 +180,7 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     """Plot the shares of a sweep, a panel for each model and data set.
 
     Args:
-        frame: A row for each setting and metric, from ``sweeps.shares``, with its position ``at`` on the
+        frame: A row for each setting and metric, from ``sweep.shares``, with its position ``at`` on the
             axis: a value of the option ``number``, or its method.
         path: The SVG file.
         number: The option over which lines are drawn; None draws bars by method.
@@ -185,24 +194,33 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     with panels(path, len(models), len(datasets), width, height) as grid:
         for (i, model), (j, dataset) in itertools.product(enumerate(models), enumerate(datasets)):
             axes, group = grid[i][j], frame[(frame["model"] == model) & (frame["data set"] == dataset)]
-            means, errors = (
-                100 * group.pivot(index="at", columns="metric", values=key).astype(float)
-                for key in ("mean", "error")
+            values, low, high = (
+                group.pivot(index="at", columns="metric", values=key).astype(float)
+                for key in ("mean", "low", "high")
             )
+            if not number:
+                values, low, high = (table.reindex(methods) for table in (values, low, high))
+            means, errors = 100 * values, errors_of(*(table.to_numpy().T for table in (values, low, high)))
+            errors = errors.swapaxes(0, 1)  # (metrics, 2, settings)
             if number:
-                means.plot(ax=axes, yerr=errors.fillna(0.0), marker="o", capsize=3, legend=False)
+                means.plot(ax=axes, yerr=errors, marker="o", capsize=3, legend=False)
                 axes.set(xlabel=number, ylabel="%")
                 if frame["at"].min() > 0 and frame["at"].max() / frame["at"].min() >= 20:
                     log_axis(axes, 2)
                 percent_axis(axes, "y")
             else:
-                means, errors = means.reindex(methods), errors.reindex(methods)
-                means.plot.barh(ax=axes, xerr=errors.fillna(0.0), capsize=2, width=0.7, legend=False)
+                means.plot.barh(ax=axes, xerr=errors, capsize=2, width=0.7, legend=False)
                 axes.set(xlim=(0, 100), xlabel="%", ylabel="")
                 axes.invert_yaxis()
             axes.set_title(f"{dataset}, {model}", fontsize=9)
         handles, labels = grid[0][0].get_legend_handles_labels()
         grid[0][0].figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+
+
+def accuracies(results: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the accuracy of each run, in percent."""
+    values = [result.get("exact_match") for result in results]
+    return [100 * value for value in values if value is not None]
 
 
 def distribution(values: Sequence[float], label: str, path: Path) -> None:

@@ -11,16 +11,18 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.judge.final import cut_warning
 from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.statistics import wilson
 from soft_reasoning.lab.reports.tables import (
+    MISSING,
     Table,
     count,
     duration,
+    estimate,
     memory,
     number,
     percent,
     rough,
     save,
-    share,
 )
 from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.files import (
@@ -67,6 +69,8 @@ AUC = {
 }
 """How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
 
+INTERVALS = "Intervals are 95 % (Wilson's score), of drawing other questions."
+
 SHOWN = 20
 """Number of answers shown in a terminal; the file holds all."""
 
@@ -94,23 +98,27 @@ def write_report(folder: Path) -> list[str]:
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
         with writing(folder):
-            plots.after_each_round(rounds, folder / ROUNDS_PLOT)
-    notes, warning = [] if plots.available() else [plots.MISSING], ""
+            plots.after_each_round(rounds, graded(metrics), folder / ROUNDS_PLOT)
+    notes, warning = [] if plots.available() else [plots.MISSING], list[str]()
     if one_text(config, share := metrics.get("one_text")):
         sigma = flatten(config)["method.embedding.sigma"]
-        warning = ONE_TEXT.format(share=100 * share, sigma=sigma)
-        notes.append(warning)
+        warning.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
+        notes += warning
     total = round((metrics["candidates"] or 0) * metrics["problems"])
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"]):
         notes.append(line)
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())
-    parts = [f"# {title}", _headline(metrics).markdown(), f"Seed {config.get('seed')}. Grader: {settings}."]
+    parts = [
+        f"# {title}",
+        _headline(metrics).markdown(),
+        f"Seed {config.get('seed')}. Grader: {settings}. {INTERVALS}",
+    ]
     parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
-    tables = [replace(headline, note=warning), *others]
+    tables = [replace(headline, note=" ".join([INTERVALS, *warning])), *others]
     rows = write_page(folder, title, manifest, grader["name"], outcomes, tables, pictures)
     if _ungraded(outcomes):
         answers = [(row.id, row.question, row.answer or "") for row in rows]
@@ -158,7 +166,7 @@ def _sentence(metrics: Metrics) -> list[str]:
     several = (metrics["candidates"] or 0) > 1
     coverage = f"; {covered * problems:.0f} have a right candidate" if several else ""
     counts = f"{solved * problems:.0f} of {problems} questions were answered right"
-    return [f"{counts}{coverage}. ± is the standard error.", ""]
+    return [f"{counts}{coverage}. {INTERVALS}", ""]
 
 
 def _ungraded(outcomes: Mapping[str, Outcome]) -> bool:
@@ -174,8 +182,8 @@ def build_tables(metrics: Metrics) -> dict[str, Table]:
     """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
-        "accuracy %": lambda row: share(row, "exact_match"),
-        "coverage %": lambda row: share(row, "coverage"),
+        "accuracy %": lambda row: _share(row, "exact_match", row.get("problems", graded(metrics))),
+        "coverage %": lambda row: _share(row, "coverage", row.get("problems", graded(metrics))),
     }
     in_round = {
         "accuracy %": lambda row: percent(row["accuracy"]),
@@ -225,19 +233,35 @@ def _times(seconds: Mapping[str, float]) -> Table:
     return Table.of("kind", parts.items(), columns, "Cost")
 
 
-def _headline(metrics: Mapping[str, Any]) -> Table:
+def graded(metrics: Metrics) -> int:
+    """Return the number of a run's problems with a reference answer."""
+    return metrics.get("graded", metrics["problems"])  # runs of version 0.2 lack it
+
+
+def _share(metrics: Metrics, name: str, problems: int) -> str:
+    """Format a share of ``problems`` with its interval, in percent."""
+    value = metrics.get(name)
+    return MISSING if value is None else estimate(value, *wilson(value, problems))
+
+
+def _headline(metrics: Metrics) -> Table:
+    problems = graded(metrics)
+
+    def shown(name: str) -> str:
+        return _share(metrics, name, problems)
+
     rows = [
         ["Answers", ""],
         ["problems", count(metrics["problems"])],
-        ["accuracy %", share(metrics, "exact_match")],
-        ["coverage (any candidate is right) %", share(metrics, "coverage")],
-        [f"coverage by {COVERAGE_AT} candidates %", share(metrics, f"coverage@{COVERAGE_AT}")],
-        *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
+        ["accuracy %", shown("exact_match")],
+        ["coverage (any candidate is right) %", shown("coverage")],
+        [f"coverage by {COVERAGE_AT} candidates %", shown(f"coverage@{COVERAGE_AT}")],
+        *([f"{name} %", shown(name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["candidates that are right %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         *(
-            [f"accuracy, {mode} extraction %", share(graded, "exact_match")]
-            for mode, graded in metrics["extraction"].items()
+            [f"accuracy, {mode} extraction %", _share(reading, "exact_match", problems)]
+            for mode, reading in metrics["extraction"].items()
         ),
         ["Search", ""],
         ["candidates per problem", number(metrics["candidates"], 1)],

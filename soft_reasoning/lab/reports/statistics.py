@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest
-from scipy.stats import t as student
+from scipy.stats import binomtest, norm
 
 
-def half_width(std: float, runs: int, stderr: float | None) -> float | None:
-    """Half of a mean's 95 % interval: Student's t over several runs, else normal from the standard error."""
-    if runs > 1:
-        return float(student.ppf(0.975, runs - 1) * std / np.sqrt(runs))
-    return None if stderr is None else 1.96 * stderr
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """Return the 95 % interval of Wilson's score for a ``share`` of ``n`` problems.
+
+    Unlike the standard error it is not zero at 0 and 1. ``share`` may be a mean over several runs on the
+    ``n`` problems, for which ``scipy.stats.binomtest`` has no whole count of successes. The interval is then
+    rather too wide, since a problem's mean varies less than a single answer.
+    """
+    if not n:
+        return math.nan, math.nan
+    z2 = norm.ppf(0.975) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return float(np.maximum(middle - half, 0.0)), float(np.minimum(middle + half, 1.0))
 
 
 class Interval(NamedTuple):

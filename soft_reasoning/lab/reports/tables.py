@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ from soft_reasoning.schedule.progress import duration as format_duration
 
 MISSING = "-"
 ERROR = " ± "
+ESTIMATE = re.compile(r"^(\S+?)(?: ± (\S+))?(?: \((\S+) to (\S+)\))?$")
+PARTS = "", " ±", " low", " high"
+"""The parts of :func:`estimate`, and what the names of their columns end in."""
 BOLD = "\ue000", "\ue001"
 """Around bold cells in LaTeX until everything is escaped."""
 
@@ -63,17 +66,18 @@ class Table:
         return self._tabulated("pipe", rows, self.columns)
 
     def csv(self) -> str:
-        """Format as comma-separated values: errors in separate columns, numbers without commas."""
+        """Format as comma-separated values: deviations and intervals in columns of their own, no commas."""
         columns: list[list[str]] = []
         for j, (name, *cells) in enumerate(zip(self.columns, *self.rows, strict=True)):
-            if j >= self.labels:
-                cells = [re.sub(r"(?<=\d),(?=\d{3})", "", "" if cell == MISSING else cell) for cell in cells]
-            if j >= self.labels and any(ERROR in cell for cell in cells):
-                parts = [cell.partition(ERROR) for cell in cells]
-                columns.append([name, *(part[0] for part in parts)])
-                columns.append([f"{name} ±", *(part[2] for part in parts)])
-            else:
+            if j < self.labels:
                 columns.append([name, *cells])
+                continue
+            cells = [re.sub(r"(?<=\d),(?=\d{3})", "", "" if cell == MISSING else cell) for cell in cells]
+            matches = [(cell, ESTIMATE.match(cell)) for cell in cells]
+            parts = [match.groups() if match else (cell, None, None, None) for cell, match in matches]
+            for k, part in enumerate(zip(*parts, strict=True)):
+                if k == 0 or any(part):
+                    columns.append([name + PARTS[k], *(text or "" for text in part)])
         file = io.StringIO()
         csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
         return file.getvalue()
@@ -109,12 +113,7 @@ def save(table: Table, folder: Path, name: str) -> None:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """Format a share as percent."""
-    return MISSING if value is None else f"{100 * value:.{digits}f}"
-
-
-def share(metrics: Mapping[str, Any], name: str) -> str:
-    """Format a share with its standard error, in percent."""
-    return over_seeds([metrics.get(name)], metrics.get(f"{name}_stderr"))
+    return MISSING if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -144,10 +143,17 @@ def memory(size: float | None) -> str:
     return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
 
 
-def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> str:
-    """Format mean ± standard deviation over seeds, or a single value ± its standard error, in percent."""
-    present = [value for value in values if value is not None]
-    if not present:
-        return MISSING
-    error = statistics.stdev(present) if len(present) > 1 else stderr
-    return percent(statistics.fmean(present)) + ("" if error is None else f" ± {100 * error:.1f}")
+def estimate(
+    share: float | None, low: float = math.nan, high: float = math.nan, std: float = math.nan
+) -> str:
+    """Format a share in percent: 60.0 ± 2.1 (38.7 to 78.1); a NaN is left out.
+
+    Args:
+        share: The share, or its mean over seeds.
+        low: The lower end of its 95 % interval.
+        high: The upper end.
+        std: Its standard deviation over seeds.
+    """
+    deviation = "" if math.isnan(std) else f"{ERROR}{percent(std)}"
+    interval = "" if math.isnan(low) else f" ({percent(low)} to {percent(high)})"
+    return f"{percent(share)}{deviation}{interval}"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.paths import weights_fingerprint
@@ -50,9 +49,6 @@ IGNORED = (
 They concern display, batching and distribution of a run, the number of its problems, and the declared type of
 the prompt (its wording counts instead)."""
 
-DRAWS = ("seed", "embedding.seed", "dataset.seed")
-"""Keys of random seeds: runs that differ only in these are averaged."""
-
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return ``config`` with dotted keys; lists and empty mappings are values."""
@@ -75,13 +71,14 @@ def result_keys(config: Mapping[str, Any], ignore: Iterable[str] = IGNORED) -> d
 
 
 def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``result_keys`` and the number of problems, which together identify a setting.
+    """Return ``result_keys`` without seeds, and the number of problems, which together identify a setting.
 
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
     seed.
     """
     computed = {"k", "method.samples"} if config.get("budget") == "equal" else set[str]()
-    return result_keys(config, {*IGNORED} - {LIMIT} | computed)
+    keys = result_keys(config, {*IGNORED} - {"limit", LIMIT} | computed)
+    return {key: value for key, value in keys.items() if key.rpartition(".")[2] != "seed"}
 
 
 def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
@@ -94,22 +91,14 @@ def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     return "samples" in method and drawn and silent and not method.get("stopping", {}).get("rounds", 0)
 
 
-def typed_options(words: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a command by their keys: a number, a truth value, None, or text."""
-    options: dict[str, Any] = {}
-    for word in words:
-        key, _, text = word.lstrip("+~").partition("=")
-        parsed = OverridesParser.create().parse_override(word)
-        value = text if parsed.is_sweep_override() else parsed.value()
-        options[key] = value if isinstance(value, str | int | float | None) else text
-    return options
-
-
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
 def build_manifest(
-    config: Mapping[str, Any], words: Sequence[str] = (), about: Mapping[str, Any] | None = None
+    config: Mapping[str, Any],
+    words: Sequence[str] = (),
+    about: Mapping[str, Any] | None = None,
+    chosen: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a new run.
 
@@ -117,10 +106,11 @@ def build_manifest(
         config: Its configuration.
         words: The options of its command.
         about: Further entries (model, device).
+        chosen: The name of each group's choice.
     """
     return {
         "command": shlex.join(["soft-reasoning", "run", *words]),
-        "overrides": typed_options(words),
+        "choices": dict(chosen or {}),
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "model": None,

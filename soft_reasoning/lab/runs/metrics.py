@@ -67,6 +67,7 @@ def measure(
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
     return {
         "problems": len(rows),
+        "graded": len(with_gold),
         **_shares(with_gold, SHARES | {f"coverage@{COVERAGE_AT}": "covered_first"}),
         **(_pass(graded_candidates, len(with_gold)) if independent else {}),
         "unparsed": _mean(problems["answer"].isna()),

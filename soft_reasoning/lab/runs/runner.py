@@ -92,6 +92,7 @@ def run(
     config: Mapping[str, Any],
     *,
     words: Sequence[str] = (),
+    chosen: Mapping[str, str] | None = None,
     fresh: bool = False,
     progress: bool = True,
     tracker: Tracker | None = None,
@@ -107,7 +108,8 @@ def run(
         solver: Solves the problems.
         folder: The run's folder.
         config: The configuration as plain data.
-        words: The options of the run's command, by which tables distinguish runs.
+        words: The options of the run's command.
+        chosen: The name of each group's choice, by which tables distinguish runs.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.
@@ -127,7 +129,7 @@ def run(
         display.work(written)
 
     with (
-        Store(folder, config, words=words, fresh=fresh, about=solver.about) as store,
+        Store(folder, config, words=words, chosen=chosen, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in ([solver.about["loaded"]] if progress and "loaded" in solver.about else []) + store.notes:

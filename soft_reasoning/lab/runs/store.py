@@ -67,6 +67,7 @@ class Store:
         config: Mapping[str, Any],
         *,
         words: Sequence[str] = (),
+        chosen: Mapping[str, str] | None = None,
         fresh: bool = False,
         about: Mapping[str, Any] | None = None,
     ) -> None:
@@ -74,9 +75,9 @@ class Store:
         self.records: list[Record] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        manifest = build_manifest(config, words, about)
+        manifest = build_manifest(config, words, about, chosen)
         self._words = list(words)
-        self._updated = {name: manifest[name] for name in ("command", "overrides", "config")}
+        self._updated = {name: manifest[name] for name in ("command", "choices", "config")}
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)

@@ -1,6 +1,8 @@
-"""Finished runs for tests of sweeps: a manifest and results, as small as tables and plots can read."""
+"""Finished runs for tests of sweeps: manifest, results and grades, as small as tables and plots can read."""
 
 import json
+
+from soft_reasoning.lab.reports.frame import against, by_setting, read_runs
 
 MODELS = {
     "llama3_8b": "meta-llama/Meta-Llama-3-8B-Instruct",
@@ -28,12 +30,13 @@ def finished(
     verifier=None,
     peaks=None,
     alike=None,
+    choices=None,
     **more,
 ):
-    """Write a run; ``more`` are other groups of its configuration, and ``verifier`` (name, accuracy)."""
-    typed = {name: value for name, value in more.items() if not isinstance(value, dict)}
-    for group in more.keys() - typed.keys():
-        typed |= {f"{group}.{key}": value for key, value in more[group].items()}
+    """Write a run of 10 problems.
+
+    ``more`` are other groups of its configuration, and ``verifier`` is (name, accuracy).
+    """
     parts = {"embedding": more.get("embedding")} | ({"stopping": {"rule": "agreement"}} if ended else {})
     config = {
         "seed": seed,
@@ -52,9 +55,8 @@ def finished(
     results = {
         "problems": 10,
         "exact_match": accuracy,
-        "exact_match_stderr": 0.05,
         "coverage": coverage,
-        "coverage_stderr": 0.03,
+        "after_each_round": [],
         "one_text": alike,
         "rounds": {"mean": sum(int(n) * p for n, p in ended.items()), "share_ended_after": ended},
         "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": generated, "sequences": 50}},
@@ -63,7 +65,22 @@ def finished(
         "verifier": None if verifier is None else {"accuracy": verifier[1]},
     }
     folder.mkdir(parents=True)
-    manifest = {"config": config, "overrides": typed, "model": {"engine": engine}}
+    graded = {
+        "covered": True,
+        "answer": "3",
+        "difficulty": None,
+        "candidates": [],
+        "verifier": [],
+        "votes": [],
+    }
+    grades = {f"p{i}": graded | {"correct": i < round(10 * accuracy)} for i in range(10)}
+    manifest = {"config": config, "choices": choices or {}, "model": {"engine": engine}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    (folder / "grades.json").write_text(json.dumps(grades), encoding="utf-8")
     return folder
+
+
+def settings(runs, reference="cot"):
+    """The frame of settings of ``runs``, with differences from the label ``reference``."""
+    return against(by_setting(read_runs(runs)), reference)

@@ -7,20 +7,25 @@ from xml.etree import ElementTree
 import pytest
 
 from soft_reasoning.lab.reports import plots
-from soft_reasoning.lab.reports.run_groups import read_groups
-from soft_reasoning.lab.reports.sweeps import draw_sweep
+from soft_reasoning.lab.reports.sweep import draw_sweep
 from soft_reasoning.lab.reports.viewer.page import _address
-from tests.lab.reports.sweeps import finished
+from tests.lab.reports.sweeps import finished, settings
 
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("matplotlib.figure")  # an attribute of matplotlib once it is imported
 
 ROUNDS = [
-    {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},
-    {"round": 2, "accuracy": None, "stderr": None, "best_reward": 1.4},
+    {"round": 1, "accuracy": 0.48, "best_reward": 1.3},
+    {"round": 2, "accuracy": None, "best_reward": 1.4},
 ]
-COT = {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None}
-OURS = {"label": "costs $5 or $10_{", "tokens": 400.0, "accuracy": 0.7, "interval": 0.05}
+COT = {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "accuracy low": 0.3, "accuracy high": 0.6}
+OURS = {
+    "label": "costs $5 or $10_{",
+    "tokens": 400.0,
+    "accuracy": 0.7,
+    "accuracy low": 0.6,
+    "accuracy high": 0.75,
+}
 CURVE = {"curve": [(200.0, 0.5), (400.0, 0.7)]}
 
 
@@ -33,7 +38,7 @@ def sweep(name, *values, accuracy):
             for i, value in enumerate(values)
             for seed in (0, 1)
         ]
-        draw_sweep(read_groups(runs), path)
+        draw_sweep(settings(runs), path)
 
     return draw
 
@@ -41,7 +46,7 @@ def sweep(name, *values, accuracy):
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda path: plots.after_each_round(ROUNDS, path),
+        lambda path: plots.after_each_round(ROUNDS, 50, path),
         lambda path: plots.accuracy_against_tokens([COT, OURS | CURVE], path),
         lambda path: plots.accuracy_against_tokens([COT | {"tokens": 0.0}], path),
         sweep("numbers", 50, 5, 10, accuracy=0.0),
@@ -61,7 +66,7 @@ def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
 
 def test_a_plot_for_a_page_has_its_colours_by_name_and_its_letters_as_text(tmp_path):
     plots.accuracy_against_tokens([COT, OURS | CURVE], tmp_path / "plot.svg")
-    plots.after_each_round(ROUNDS, tmp_path / "rounds.svg")
+    plots.after_each_round(ROUNDS, 50, tmp_path / "rounds.svg")
     for name, parts in {
         "plot": ["costs $5 or $10_{", "var(--panel)"],
         "rounds": ["Best reward so far", "var(--accent)"],
@@ -80,7 +85,7 @@ def test_a_plot_for_a_page_has_its_colours_by_name_and_its_letters_as_text(tmp_p
 def test_the_same_plot_is_the_same_file(tmp_path):
     files = [tmp_path / "one.svg", tmp_path / "other.svg"]
     for file in files:
-        plots.after_each_round(ROUNDS, file)
+        plots.after_each_round(ROUNDS, 50, file)
     assert files[0].read_bytes() == files[1].read_bytes()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.lab.reports import plots
-from soft_reasoning.lab.reports.compare import compare
+from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
 from soft_reasoning.lab.runs.store import Store
@@ -18,15 +18,28 @@ from tests.lab.runs.world import stored
 GRADER = Grader()
 
 
-def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more):
+def finished(
+    folder,
+    method,
+    right,
+    *,
+    seed=0,
+    total=20,
+    first=0,
+    tokens=10,
+    gold="3",
+    budget="own",
+    reference=None,
+    **more,
+):
     """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
     config = {
         "seed": seed,
         "method": {"name": method, **more},
         "dataset": {"name": "made_up"},
         "budget": budget,
+        "reference": reference,
     }
-    overrides = [f"method.{key}={value}" for key, value in more.items() if budget == "own"]
     results = []
     for i in range(first, first + total):
         text = "3" if i in right else "4"
@@ -36,7 +49,7 @@ def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gol
         results.append((Problem(f"p{i}", "q", gold), result))
     independent = method in ("self_consistency", "fire")
     costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
-    stored(folder, config, results, overrides=overrides, **costs, independent=independent)
+    stored(folder, config, results, **costs, independent=independent)
     assert write_report(folder) == []
     return folder
 
@@ -45,7 +58,7 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
     finished(tmp_path, "soft_reasoning", range(12))
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# soft_reasoning on made_up")
-    assert re.search(r"\| accuracy % +\| +60.0 ± 11.2 \|", text) and text.count("|:--") == 1
+    assert re.search(r"\| accuracy % +\| +60.0 \(38.7 to 78.1\) \|", text) and text.count("|:--") == 1
     name = "after_each_round.svg"
     assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
     assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
@@ -110,7 +123,7 @@ def test_tables_are_written_on_demand(tmp_path):
     names = ("extraction", "headline", "rounds", "time", "tokens", "verifier", "wrong")
     saved = sorted(path.name for path in write_tables(tmp_path).iterdir())
     assert saved == [f"{name}.{form}" for name in names for form in ("csv", "tex")]
-    assert "accuracy %,60.0,11.2" in (tmp_path / "tables" / "headline.csv").read_text()
+    assert "accuracy %,60.0,38.7,78.1" in (tmp_path / "tables" / "headline.csv").read_text()
     assert r"\toprule" in (tmp_path / "tables" / "rounds.tex").read_text()
 
 
@@ -128,7 +141,8 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
         finished(tmp_path / "sc", "self_consistency", range(4, 15), tokens=5),
         finished(tmp_path / "sr", "soft_reasoning", range(16), tokens=20),
     ]
-    quality, cost = compare(folders, tmp_path)
+    tables = compare(folders, tmp_path)
+    quality, cost = tables["comparison"], tables["cost"]
     cot, sc, sr = json.loads((tmp_path / "comparison.json").read_text())
     assert (cot["accuracy"], sc["accuracy"], sr["accuracy"]) == (0.3, 0.55, 0.8)
     assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
@@ -138,14 +152,15 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
     assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
     assert [row["flops"] for row in (cot, sc, sr)] == [500, 900, 2400]  # 4 + tokens positions
-    assert [row[6] for row in cost.rows] == ["5e+02", "9e+02", "2.4e+03"]
+    assert [row[cost.columns.index("operations")] for row in cost.rows] == ["5e+02", "9e+02", "2.4e+03"]
     for table in (quality, cost):
         assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
     assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
-    assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,10.5,")
-    for name in ("comparison", "comparison_cost"):
+    assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,14.5,51.9,")
+    for name in ("comparison", "cost", "cost_relative"):
         assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
-    assert r"\textbf{80.0$_{\pm9.2}$}" in (tmp_path / "comparison.tex").read_text()
+    assert r"\textbf{-50.0}" in (tmp_path / "comparison.tex").read_text()
+    assert quality.bold == [(0, 5), (1, 5)]
     assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
 
@@ -154,9 +169,11 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
     folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
-    table, _ = compare(folders)
+    table = compare(folders)["comparison"]
     assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
-    assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
+    assert (
+        table.rows[0][1] == "50.0 ± 10.0 (29.9 to 70.1)" and table.rows[1][1] == "60.0 ± 10.0 (38.7 to 78.1)"
+    )
     assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
 
 
@@ -180,24 +197,25 @@ def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path)
         for seed, samples in enumerate([7, 6])
         for name, more in [("soft_reasoning", {}), ("cot", {}), ("fire", {"samples": samples})]
     ]
-    quality, _ = compare(folders, tmp_path)
-    assert [row[0] for row in quality.rows] == ["soft_reasoning", "cot", "fire"]
+    quality = compare(folders, tmp_path)["comparison"]
+    assert [row[0] for row in quality.rows] == ["cot", "fire", "soft_reasoning"]
     assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
     text = (tmp_path / "comparison.md").read_text()
     assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in text
 
 
-def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("method.samples=20", 1), ("self_consistency", 0), ("method.samples=5", 0), (None, 0)],
+)
+def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path, name, place):
     folders = [
-        finished(tmp_path / "a", "self_consistency", range(8), samples=5),
-        finished(tmp_path / "b", "self_consistency", range(9), samples=20),
+        finished(tmp_path / "a", "self_consistency", range(8), samples=20, reference=name),
+        finished(tmp_path / "b", "self_consistency", range(9), samples=5, reference=name),
     ]
-    labels = ["self_consistency method.samples=5", "self_consistency method.samples=20"]
-    assert [row[0] for row in compare(folders)[0].rows] == labels
-    for name, place in ((labels[1], 1), ("self_consistency", 0), ("method.samples=20", 1)):
-        assert compare(folders, reference=name)[0].rows[place][5] == "reference"
-    with pytest.raises(UserError, match="reference: expected one of self_consistency .* got rap"):
-        compare(folders, reference="rap")
+    rows = compare(folders)["comparison"].rows
+    assert [row[0] for row in rows] == ["method.samples=5", "method.samples=20"]
+    assert rows[place][5] == "reference"
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
@@ -210,8 +228,19 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         pass
     with pytest.raises(UserError, match="finished run"):
         compare([begun])
-    with pytest.raises(UserError, match="no problem with a reference answer"):
-        compare([finished(tmp_path / "own", "cot", (), gold=None)])
+    named = finished(tmp_path / "named", "self_consistency", (), samples=5, reference="rap")
+    with pytest.raises(UserError, match="reference: expected one of self_consistency, got rap"):
+        compare([named])
+
+
+def test_without_problems_in_common_there_is_no_difference(tmp_path, capsys):
     apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
-    with pytest.raises(UserError, match="offset=20 and cot method.offset=0: expected problems that both"):
-        compare(apart)
+    rows = compare(apart, tmp_path)["comparison"].rows
+    assert sorted(row[5] for row in rows) == ["-", "reference"]
+
+
+def test_answers_that_nobody_can_grade_have_costs_only(tmp_path):
+    own = [finished(tmp_path / method, method, (), gold=None) for method in ("cot", "fire")]
+    tables = compare(own, tmp_path, page="sweep.md")
+    assert [row[1:3] for row in tables["comparison"].rows] == [["-", "-"]] * 2
+    assert (tmp_path / "sweep.md").is_file() and "cost" in tables

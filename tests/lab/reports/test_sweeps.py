@@ -1,36 +1,57 @@
-"""A sweep's groups and tables: rows in order, draws averaged."""
+"""A sweep's tables: rows in order, draws averaged, bold only beyond a paired interval."""
 
 import pytest
 
-from soft_reasoning.lab.reports.run_groups import by_problems, named_reference, read_groups
-from soft_reasoning.lab.reports.sweeps import GAIN, build_notes, cost_tables, rounds_table, sweep_table
+from soft_reasoning.lab.reports.comparison import build_notes, build_tables
+from soft_reasoning.lab.reports.frame import named_reference
+from soft_reasoning.lab.reports.sweep import GAIN, rounds_table, sweep_table
 from soft_reasoning.types import UserError
-from tests.lab.reports.sweeps import finished
+from tests.lab.reports.sweeps import finished, settings
+
+
+def noted(groups):
+    """The notes under the first table."""
+    return " ".join(build_notes(groups, "cot"))
 
 
 def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
     runs = [
         finished(
             tmp_path / f"{dim}-{seed}",
-            0.4 + dim / 100 + seed / 10,
+            accuracy + seed / 10,
             seed=seed,
             embedding={"dim": dim},
             method="soft_reasoning",
         )
-        for dim in (100, 5, 10)
+        for dim, accuracy in ((100, 0.9), (5, 0.4), (10, 0.5))
         for seed in (0, 1)
     ]
-    table = sweep_table(read_groups(runs))
+    table = sweep_table(settings(runs, "embedding.dim=5"))
     assert table.columns == ["method", "accuracy %", "coverage %"]
     assert [row[0] for row in table.rows] == [f"embedding.dim={dim}" for dim in (5, 10, 100)]
-    assert table.rows[0][1:] == ["50.0 ± 7.1", "90.0 ± 0.0"] and table.bold == [(2, 1)]
+    assert table.rows[0][1:] == ["45.0 ± 7.1 (20.1 to 72.6)", "90.0 ± 0.0 (59.6 to 98.2)"]
+    assert table.bold == [(2, 1)]  # half of the problems more
+
+
+@pytest.mark.parametrize(("accuracy", "bold"), [(1.0, [(1, 1)]), (0.5, [(1, 1)]), (0.1, []), (0.0, [])])
+def test_one_problem_more_is_not_bold(tmp_path, accuracy, bold):
+    runs = [finished(tmp_path / f"{k}", share, k=k) for k, share in ((1, 0.0), (2, accuracy))]
+    tables = build_tables(settings(runs, "k=1"), "k=1", sweep=True)
+    assert tables["sweep"].bold == bold
+    assert "that of k=1, in points" in tables["comparison"].note
+
+
+def test_all_problems_of_ten_are_not_certain(tmp_path):
+    """The standard error of 10 of 10 is 0; Wilson's interval begins at 72 %."""
+    table = sweep_table(settings([finished(tmp_path / "cot", 1.0, coverage=1.0)]))
+    assert table.rows[0][1:] == ["100.0 (72.2 to 100.0)"] * 2
 
 
 def test_methods_stand_in_the_order_of_the_command(tmp_path):
     methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
     labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
     runs = [finished(tmp_path / str(i), 0.5, label=label, methods=methods) for i, label in enumerate(labels)]
-    assert [c.label for c in read_groups(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
+    assert [*settings(runs)["label"]] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
 
 
 def grid(tmp_path, **more):
@@ -54,13 +75,11 @@ def grid(tmp_path, **more):
         for seed in (0, 1)
         if (m, d, s) != ("cot", "own", 8)
     ]
-    return read_groups(runs)
+    return settings(runs, "cot")
 
 
 def test_the_papers_layout(tmp_path):
-    groups = grid(tmp_path)
-    assert len(by_problems(groups)) == 6
-    table = sweep_table(groups)
+    table = sweep_table(grid(tmp_path))
     assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
     assert [row[:3] for row in table.rows[:6]] == [
         ["accuracy %", "0", "cot"],
@@ -71,9 +90,9 @@ def test_the_papers_layout(tmp_path):
         ["accuracy %", "8", GAIN],
     ]
     assert table.rows[2][3:] == ["+10.0"] * 3 and table.rows[5][3:] == ["+10.0", "-", "+10.0"]
-    assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
+    assert table.rows[0][3:] == ["50.5 ± 0.7 (24.0 to 76.7)"] * 3
     assert table.rows[3][4] == "-" and table.rules == [3, 6, 8]
-    assert (1, 3) in table.bold and (0, 3) not in table.bold
+    assert not table.bold  # one problem more
 
 
 def test_the_gain_is_averaged_over_models(tmp_path):
@@ -85,10 +104,10 @@ def test_the_gain_is_averaged_over_models(tmp_path):
         for method, value in (("cot", 0.5), ("soft_reasoning", accuracy))
         if (model, method) != ("demo", "cot")
     ]
-    table = sweep_table(read_groups(runs))
+    table = sweep_table(settings(runs))
     assert [row[-2] for row in table.rows if row[1] == GAIN] == ["+10.0", "+40.0", "+25.0"]
     assert table.rows[-1][0] == "mean of 2 models" and len(table.rows) - 1 in table.rules
-    assert [row[0] for row in sweep_table(read_groups(runs[:2])).rows] == ["cot", "soft_reasoning", GAIN]
+    assert [row[0] for row in sweep_table(settings(runs[:2])).rows] == ["cot", "soft_reasoning", GAIN]
 
 
 def test_rounds_to_termination_over_seeds(tmp_path):
@@ -97,7 +116,7 @@ def test_rounds_to_termination_over_seeds(tmp_path):
         finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=shares, seed=i)
         for i, shares in enumerate(ended)
     ]
-    table = rounds_table(read_groups(runs))
+    table = rounds_table(settings(runs))
     assert [row[1] for row in table.rows] == [
         "no proposal",
         "1 round of proposals",
@@ -128,7 +147,7 @@ def test_verifiers_show_their_own_accuracy(tmp_path):
         for d in ("gsm8k", "svamp")
         for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
     ]
-    table = sweep_table(read_groups(runs))
+    table = sweep_table(settings(runs))
     assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
 
 
@@ -139,7 +158,7 @@ def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
         "soft_reasoning": ("multi_generate", 0.9),
     }
     runs = [finished(tmp_path / name, 0.5, method=name, verifier=verifier) for name, verifier in used.items()]
-    assert not [name for name in sweep_table(read_groups(runs)).columns if "verifier" in name]
+    assert not [name for name in sweep_table(settings(runs)).columns if "verifier" in name]
 
 
 def test_costs_relative_to_a_method(tmp_path):
@@ -158,28 +177,31 @@ def test_costs_relative_to_a_method(tmp_path):
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
     ]
     swept = [finished(tmp_path / f"{k}", 0.5, method="cot", label=f"cot k={k}", generated=9) for k in (1, 2)]
-    plain, relative = cost_tables(read_groups(runs), "rap").values()
+    tables = build_tables(settings(runs, "rap"), "rap", sweep=True)
+    plain, relative = tables["cost"], tables["cost_relative"]
     assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
+    assert plain.rows[0][: plain.labels] == ["gsm8k", "rap"]
     column = relative.columns.index("generated tokens %")
-    assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
+    assert [row[0] for row in relative.rows] == ["gsm8k", "svamp", "all"]
     assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]
     assert "keys and values, peak %" in relative.columns and "activations, peak %" not in relative.columns
-    first = named_reference(read_groups(swept), "cot").label
-    assert cost_tables(read_groups(swept), first)["cost_relative"].title == "Cost relative to cot k=1"
+    first = named_reference(settings(swept), "cot")
+    tables = build_tables(settings(swept, first), first, sweep=True)
+    assert tables["cost_relative"].title == "Cost relative to cot k=1"
     with pytest.raises(UserError, match="reference: expected one of rap, soft_reasoning, got cot"):
-        named_reference(read_groups(runs), "cot")
+        named_reference(settings(runs), "cot")
 
 
 def test_a_reference_is_named_by_some_of_its_options(tmp_path):
     """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
     runs = [finished(tmp_path / f"{d}-{k}", 0.5, method="ours", d=d, k=k) for d in (5, 50) for k in (3, 5)]
-    groups = read_groups(runs)
+    groups = settings(runs)
     for label, expected in {
         "d=50 k=5": "d=50 k=5",
         "k=5 d=50": "d=50 k=5",
         "d=50": "d=50 k=3",  # the first of its rows
     }.items():
-        assert named_reference(groups, label).label == expected
+        assert named_reference(groups, label) == expected
 
 
 def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
@@ -187,9 +209,9 @@ def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
         finished(tmp_path / str(sigma), 0.5, method="soft_reasoning", embedding={"sigma": sigma}, alike=share)
         for sigma, share in ((1, 0.9), (2, 0.5), (3, 1.0), (4, 0.6), (5, 0.5), (8, 0.4))
     ]
-    [_, note] = build_notes(read_groups(runs))
+    note = noted(settings(runs))
     assert note.endswith("embedding.sigma=1; embedding.sigma=2; embedding.sigma=3; 2 other settings.")
-    [_, note] = build_notes(read_groups([runs[1], runs[5]]))
+    note = noted(settings([runs[1], runs[5]]))
     assert note.endswith("under embedding.sigma=2.")
 
 
@@ -200,4 +222,5 @@ def test_notes_say_what_wrote_the_answers(tmp_path):
         ("HuggingFaceEngine", ""),
     ):
         groups = grid(tmp_path / engine, engine=engine)
-        assert [note in text for text in build_notes(groups)[1:]] == ([True] if note else [])
+        others = [text for text in ("fake engine", "No memory") if text != note]
+        assert note in noted(groups) and not any(text in noted(groups) for text in others)

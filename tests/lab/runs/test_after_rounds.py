@@ -1,10 +1,12 @@
 """What a run had after each round, over all problems."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.judge.final import VOTES, FinalAnswer
-from soft_reasoning.lab.reports.compare import mean_curve
+from soft_reasoning.lab.reports.comparison import mean_curve
 from soft_reasoning.lab.runs.grading import grade
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -26,6 +28,10 @@ def record(name, final, *rounds, verifier=(), gold="3"):
     return Record.of(Problem(name, "q", gold), Result(final, candidates, tuple(trace), usage), Grader())
 
 
+def curve(*rows):
+    return mean_curve(SimpleNamespace(results=[{"after_each_round": part} for part in rows]))
+
+
 def after_each_round(records, grader, final):
     return summarise([grade(record, grader, final) for record in records])["after_each_round"]
 
@@ -41,7 +47,7 @@ def test_a_problem_that_ended_keeps_what_it_had():
     assert [row["tokens"] for row in rows] == [26.0, pytest.approx((26 + 62 + 42) / 3)]
     more = after_each_round([solved, later, spoilt, record("d", "3", "33", gold=None)], Grader(), VOTE)
     assert [row["accuracy"] for row in more] == [row["accuracy"] for row in rows]
-    [_, (tokens, _)] = mean_curve([rows, rows[:1]])
+    [_, (tokens, _)] = curve(rows, rows[:1])
     assert tokens == pytest.approx((rows[1]["tokens"] + 26) / 2)
 
 
@@ -64,4 +70,4 @@ def test_every_vote_is_applied(rule):
 def test_without_a_known_rule_only_the_end_is_known():
     rows = after_each_round([record("b", "3", "44", "33")], Grader(), None)
     assert [row["accuracy"] for row in rows] == [None, 1.0]
-    assert mean_curve([rows]) == [] and after_each_round([], Grader(), None) == []
+    assert curve(rows) == [] and after_each_round([], Grader(), None) == []

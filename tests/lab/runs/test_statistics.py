@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
-from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation
+from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
 from soft_reasoning.lab.runs.metrics import pass_at, share
 
 
@@ -17,6 +18,16 @@ def test_stderr_of_shares_is_the_binomial_one(correct, n):
     values = share("x", pd.Series([1.0] * correct + [0.0] * (n - correct)))
     assert values["x"] == pytest.approx(p)
     assert values["x_stderr"] == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)), abs=1e-12)
+
+
+@pytest.mark.parametrize(("correct", "n"), [(0, 5), (3, 7), (40, 40), (77, 100)])
+def test_intervals_of_shares_are_wilsons(correct, n):
+    expected = binomtest(correct, n).proportion_ci(method="wilson")
+    assert wilson(correct / n, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_there_is_no_interval_without_problems():
+    assert np.isnan([*wilson(math.nan, 5), *wilson(math.nan, 0)]).all()
 
 
 def test_pass_at_m_is_the_share_of_subsets_with_a_right_one():

@@ -52,10 +52,10 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
     return metrics | {"grader": {"name": "flexible"}}
 
 
-def stored(folder, config, results, *, overrides=(), **more):
+def stored(folder, config, results, **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
-    with Store(folder, config, words=overrides) as store:
+    with Store(folder, config) as store:
         for problem, result in results:
             record = Record.of(problem, result, Grader())
             store.append(record)

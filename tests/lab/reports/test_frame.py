@@ -1,0 +1,100 @@
+"""The frame of runs: what distinguishes them, and what they are compared with."""
+
+import math
+
+import pytest
+
+from soft_reasoning.lab.reports.frame import against, by_setting, find_reference, read_runs
+from tests.lab.reports.sweeps import finished
+
+
+@pytest.fixture
+def options(tmp_path):
+    """The options that distinguish runs, each given by what :func:`finished` takes."""
+
+    def read(*runs):
+        folders = [finished(tmp_path / f"{i}", 0.5, **run) for i, run in enumerate(runs)]
+        return [*read_runs(folders)["options"]]
+
+    return read
+
+
+def test_a_key_that_refers_to_a_short_option_is_not_named_again(options):
+    runs = [{"d": d, "embedding": {"dim": d, "sigma": math.sqrt(d)}, "seed": d} for d in (5, 25.0)]
+    assert options(*runs) == [{"d": 5}, {"d": 25}]
+
+
+def test_the_shortest_of_the_keys_of_one_value_is_named(options):
+    runs = [{"search": {"acquisition": {"beta": b}}, "acquisition": {"beta": b}} for b in (1, 2)]
+    assert options(*runs) == [{"acquisition.beta": 1}, {"acquisition.beta": 2}]
+
+
+def test_a_choice_stands_for_its_class_and_options(options):
+    gaussian = {"_target_": "soft_reasoning.Gaussian", "sigma": 8}
+    simplex = {"_target_": "soft_reasoning.Simplex", "tau": 6}
+    runs = [
+        {"embedding": gaussian, "choices": {"embedding": "gaussian"}},
+        {"embedding": gaussian | {"sigma": 4}, "choices": {"embedding": "gaussian"}},
+        {"embedding": simplex, "choices": {"embedding": "simplex"}},
+    ]
+    assert options(*runs) == [
+        {"embedding": "gaussian", "embedding.sigma": 4},
+        {"embedding": "gaussian", "embedding.sigma": 8},
+        {"embedding": "simplex", "embedding.sigma": None},
+    ]
+
+
+def test_a_preset_stands_for_what_it_chooses_and_an_own_class_for_what_it_takes(options):
+    presets = [("paper", "ei"), ("released", "ucb")]
+    runs = [
+        {"choices": {"preset": preset, "acquisition": chosen}, "acquisition": {"xi": i}}
+        for i, (preset, chosen) in enumerate(presets)
+    ]
+    assert options(*runs) == [{"preset": "paper"}, {"preset": "released"}]
+
+
+def test_an_own_class_stands_for_what_it_takes(options):
+    runs = [{"mine": {"_target_": "mine.A", "n": 1}}, {"mine": {"_target_": "mine.B", "m": 1}}]
+    assert options(*runs) == [{"mine._target_": "mine.A"}, {"mine._target_": "mine.B"}]
+
+
+def test_labels_stand_for_what_follows_from_them(options):
+    runs = [
+        {"label": label, "method": label.split()[0], "k": k, "choices": {"preset": label}}
+        for k in (1, 2)
+        for label in ("cot", "ours preset=paper")
+    ]
+    assert options(*runs)[1:3] == [{"label": "cot", "k": 2}, {"label": "ours preset=paper", "k": 1}]
+
+
+def test_one_run_without_a_label_leaves_methods(options):
+    assert options({"method": "cot", "label": "cot"}, {"method": "fire"}) == [
+        {"method": "cot"},
+        {"method": "fire"},
+    ]
+
+
+def test_what_follows_from_a_model_or_a_data_set_is_not_named(options):
+    runs = [{"model": m, "dataset": d, "own": {"file": d}} for m in "xy" for d in "ab"]
+    assert options(*runs) == [{}] * 4
+
+
+def test_what_results_do_not_depend_on_distinguishes_nothing(options):
+    runs = [{"progress": p, "seed": p, "launcher": {"workers": p}} for p in (1, 2)]
+    assert options(*runs) == [{}, {}]
+
+
+def test_the_default_reference_is_nearest_to_the_defaults_of_the_runs_own_preset(tmp_path):
+    runs = [
+        finished(tmp_path / f"{d}", 0.5, method="soft_reasoning", d=d, choices={"preset": "default"})
+        for d in (5, 25, 50)
+    ]
+    assert find_reference(by_setting(read_runs(runs))) == "d=25"
+
+
+def test_differences_are_paired_and_the_reference_has_none(tmp_path):
+    runs = [finished(tmp_path / f"{k}", share, k=k) for k, share in ((1, 0.2), (2, 0.8), (3, 0.3))]
+    table = against(by_setting(read_runs(runs)), "k=1")
+    assert math.isnan(table["n"][0]) and [*table["n"][1:]] == [10, 10]
+    assert [*table["difference"][1:]] == pytest.approx([0.6, 0.1])
+    assert table["low"][1] > 0 and table["low"][2] == 0  # one problem is no difference
