@@ -105,7 +105,7 @@ def test_own_csv_with_and_without_answers(here):
     with Path("out", PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["question"] for row in rows] == ["What is 1 + 2?", "What is 2 + 2?"]
-    assert all(f"{row['id']}: {row['answer'] or 'no answer'}" in summary(done.folder) for row in rows)
+    assert all(f"{row['question']}  {row['answer'] or 'no answer'}" in summary(done.folder) for row in rows)
 
 
 def test_own_rows(here):

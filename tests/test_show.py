@@ -44,10 +44,25 @@ def test_a_problem_is_explained(folders, capsys):
     assert "votes" in output.lower()
 
 
+def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
+    finished.show_main([str(folders / "one"), "--no-browser"])
+    lines = capsys.readouterr().out.splitlines()[:3]
+    for place, line in enumerate(lines):
+        record = next(r for r in read_records(folders / "one") if r.problem.id == f"demo-test-{place}")
+        answer = record.result.answer or "no answer"
+        assert line.startswith(f"  {place}  ...") and f"  {answer} (" in line
+        assert line.endswith(" (right)" if record.exact_match else f" (wrong: {record.problem.gold})")
+        finished.show_main([str(folders / "one"), str(place)])
+        shown = capsys.readouterr().out
+        finished.show_main([str(folders / "one"), record.problem.id])
+        assert shown == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["one", "no-such-id"], "expected the id of one of its problems"),
+        (["one", "no-such-id"], "a place from 0 to 2 or an id (demo-test-"),
+        (["one", "3"], "a place from 0 to 2 or an id (demo-test-"),
         (["nowhere"], "expected the folder"),
         (["both", "--tables"], "run it to its end, or give the folder of one run"),
     ],

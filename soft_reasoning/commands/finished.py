@@ -23,7 +23,10 @@ from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.lab.runs.files import COMPARISON, MANIFEST, PAGE, SWEEP, read_json
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import UserError
+from soft_reasoning.types import UserError, shortened
+
+LISTED = 20
+"""Ids that an error lists."""
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
@@ -118,18 +121,26 @@ def regrade_main(words: Sequence[str]) -> None:
 
 
 def read_solution(folder: Path, name: str) -> Solution:
-    """Return the solution of a stored problem.
+    """Return the solution of a stored problem, by its id or its place in the summary.
 
     Raises:
         UserError: If the run in ``folder`` has not solved the problem.
     """
     from soft_reasoning.lab.runs.grading import final_rule
-    from soft_reasoning.lab.runs.records import read_records
+    from soft_reasoning.lab.runs.records import in_order, read_records
 
     config = read_json(folder / MANIFEST)["config"]
-    record = next((record for record in read_records(folder) if record.problem.id == name), None)
+    records = in_order(read_records(folder))
+    record = next((record for record in records if record.problem.id == name), None)
+    if record is None and name.isdecimal() and int(name) < len(records):
+        record = records[int(name)]
     if record is None:
-        raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
+        ids = [shortened(record.problem.id) for record in records]
+        listed = ", ".join(ids[:LISTED] + ["..."] * (len(ids) > LISTED))
+        raise UserError(
+            f"{folder}: expected one of its problems, a place from 0 to {len(ids) - 1} or an id ({listed}), "
+            f"got {name}"
+        )
     grader = build_grader(config, ())
     method, final = config["method"]["name"], final_rule(config)
     return Solution.of(record.result, record.problem, method, final, grader)
@@ -145,7 +156,9 @@ def show_main(words: Sequence[str]) -> None:
     parser.add_argument(
         "folder", metavar="FOLDER", type=Path, help="the folder of a run, a comparison or a sweep"
     )
-    parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
+    parser.add_argument(
+        "problem", metavar="PROBLEM", nargs="?", help="a problem: its place in the summary, from 0, or its id"
+    )
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
     parser.add_argument(
         "--tables",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,7 +34,14 @@ from soft_reasoning.lab.runs.files import (
     writing,
 )
 from soft_reasoning.lab.runs.manifest import flatten
-from soft_reasoning.lab.runs.records import COVERAGE_AT, Outcome, read_outcomes
+from soft_reasoning.lab.runs.records import (
+    COVERAGE_AT,
+    Outcome,
+    Record,
+    in_order,
+    read_outcomes,
+    read_records,
+)
 from soft_reasoning.types import shortened
 
 EXTRACTION = (
@@ -72,7 +78,7 @@ AUC = {
 INTERVALS = "Intervals are 95 % (Wilson's score), of drawing other questions."
 
 SHOWN = 20
-"""Number of answers shown in a terminal; the file holds all."""
+"""Number of answers shown in a terminal; those of longer runs are shown only where none could be graded."""
 
 ROUNDS_PLOT = "after_each_round.svg"
 TABLES = "tables"
@@ -145,17 +151,25 @@ def write_tables(folder: Path) -> Path:
 
 
 def summary(folder: Path) -> str:
-    """Format the finished run in ``folder`` for a terminal: its answers if none was graded, two tables."""
-    metrics = read_json(folder / RESULTS)
-    lines: list[str] = []
-    if _ungraded(read_outcomes(folder)):
-        with writing(folder), open(folder / PREDICTIONS, encoding="utf-8", newline="") as file:
-            answers = [(row["id"], row["answer"]) for row in csv.DictReader(file)]
-        lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, answer in answers[:SHOWN]]
-        if len(answers) > SHOWN:
-            lines.append(f"... and {len(answers) - SHOWN} more")
-        lines += ["", str(folder / PREDICTIONS), ""]
+    """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
+    metrics, records = read_json(folder / RESULTS), in_order(read_records(folder))
+    lines, outcomes = list[str](), read_outcomes(folder)
+    ungraded = _ungraded(outcomes)
+    if ungraded or len(records) <= SHOWN:
+        lines = [_answered(i, r, outcomes[r.problem.id].correct) for i, r in enumerate(records[:SHOWN])]
+        if len(records) > SHOWN:
+            lines.append(f"... and {len(records) - SHOWN} more")
+        lines += ["", *([str(folder / PREDICTIONS), ""] if ungraded else [])]
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
+
+
+def _answered(number: int, record: Record, correct: bool | None) -> str:
+    """A line about a question: its place, its end, its answer, and whether it is right."""
+    problem, answer = record.problem, record.result.answer
+    question = " ".join(problem.question.split())
+    asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
+    graded = "" if correct is None else " (right)" if correct else f" (wrong: {problem.gold})"
+    return f"{number:>3}  {asked}  {'no answer' if answer is None else shortened(answer)}{graded}"
 
 
 def _sentence(metrics: Metrics) -> list[str]:

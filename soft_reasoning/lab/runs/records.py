@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,15 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
             if record.problem.id not in seen:
                 seen.add(record.problem.id)
                 yield record
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Return records by the words and numbers of their ids; a file has them in the order of finishing."""
+
+    def key(record: Record) -> list[tuple[int, str]]:
+        return [(int(number or 0), word) for word, number in re.findall(r"(\D+)|(\d+)", record.problem.id)]
+
+    return sorted(records, key=key)
 
 
 def read_outcomes(folder: Path) -> dict[str, Outcome]:

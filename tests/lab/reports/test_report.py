@@ -111,7 +111,9 @@ def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answer
 
 def test_the_first_table_begins_with_what_happened(tmp_path):
     folder = finished(tmp_path / "run", "soft_reasoning", range(15))
-    first, blank, *table = summary(folder).splitlines()
+    lines = summary(folder).splitlines()
+    first, blank, *table = lines[lines.index("") + 1 :]
+    assert len(lines[: lines.index("")]) == 20  # a line for each question of a short run
     assert first.startswith("15 of 20 questions were answered right") and not blank
     heads = [line.strip() for line in table if line.strip() in ("Answers", "Search", "Cost")]
     assert heads == ["Answers", "Search", "Cost"]
