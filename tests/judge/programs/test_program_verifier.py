@@ -220,9 +220,12 @@ def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["open", "json", "code"])
-def test_a_question_that_no_program_computes_is_refused(kind):
+def test_a_question_that_no_program_computes_is_answered_in_words_or_refused(kind):
+    engine, problem = Programmer(), replace(PROBLEM, answer_type=kind)
+    result = solved(engine, *BEST, problem=problem)
+    assert not engine.asked and all(candidate.verified is None for candidate in result.candidates)
     with pytest.raises(UserError, match=f"got a question with an answer of type {kind}; use verifier="):
-        solved(Programmer(), *BEST, problem=replace(PROBLEM, answer_type=kind))
+        solved(engine, "method=program", problem=problem)
 
 
 def test_the_gold_answer_is_never_shown():
