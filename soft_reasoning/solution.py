@@ -60,6 +60,7 @@ class Solution(Result):
             result.usage,
             result.prompt,
             result.thinks,
+            result.spent,
             question=problem.question,
             method=method,
             rule=None if rule is None else rule.rule,
@@ -71,7 +72,8 @@ class Solution(Result):
         """The chosen solution.
 
         It is the text of the candidate of the highest reward that has the final answer, else the verifier's
-        text with that answer. Without a final answer it is the candidate of the highest reward.
+        text with that answer. Without a final answer it is the candidate of the highest reward, or the
+        longest text if a budget ended all of them (:attr:`unfinished`).
         """
         written = self._verifiers_text()
         if written is not None:
@@ -83,8 +85,19 @@ class Solution(Result):
         """The candidate of :attr:`text`; None if the verifier wrote the text or there is no candidate."""
         if self._verifiers_text() is not None:
             return None
+        if self.unfinished:
+            return max(self.candidates, key=lambda candidate: len(candidate.written), default=None)
         agreeing = [c for c in self.candidates if c.answer == self.answer] or self.candidates
         return max(agreeing, key=lambda candidate: candidate.rank, default=None)
+
+    @property
+    def unfinished(self) -> str | None:
+        """What to say if a budget was spent before any candidate ended or gave an answer; None otherwise."""
+        finished = self.answer is not None or any(not c.cut or c.answer is not None for c in self.candidates)
+        if self.spent is None or finished:
+            return None
+        text = "; the text is the longest of them, unfinished" if self.candidates else ""
+        return f"{self.ended}: none of {_number(len(self.candidates), 'candidate')} finished{text}"
 
     @property
     def ranked(self) -> list[Candidate | None]:
@@ -102,8 +115,11 @@ class Solution(Result):
 
     @property
     def ended(self) -> str | None:
-        """Why the rounds ended: "converged", "rounds", "tokens" or "seconds"; None for other methods."""
-        return next((entry["ended"] for entry in reversed(self.trace) if entry.get("ended")), None)
+        """Why the rounds ended: "converged" or "rounds", or "max_tokens" or "max_seconds", the budget spent.
+
+        Methods without rounds end by a budget only; otherwise it is None.
+        """
+        return next((entry["ended"] for entry in reversed(self.trace) if entry.get("ended")), self.spent)
 
     @property
     def total(self) -> Usage:
@@ -128,8 +144,8 @@ class Solution(Result):
     def explain(self) -> str:
         """Return a text: why the rounds ended, the votes with their weights, and each round."""
         answer = f"Answer: {_answer(self.answer)} ({self._counts()})"
-        lines = [f"Question: {_line(self.question)}", answer, "", *self._vote_lines(), *self._round_lines()]
-        return "\n".join(lines)
+        head = [f"Question: {_line(self.question)}", answer, *([self.unfinished] if self.unfinished else [])]
+        return "\n".join([*head, "", *self._vote_lines(), *self._round_lines()])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; floats that are not finite, which JSON cannot hold, become None."""

@@ -287,7 +287,7 @@ class Generate(Effect):
 class Round(Effect):
     """A finished round, for observers; the answer is whether the problem's budget ends here.
 
-    It is "tokens" or "seconds", or None if the budget allows another round.
+    It is "max_tokens" or "max_seconds", or None if the budget allows another round.
 
     Attributes:
         problem: The problem.
@@ -415,6 +415,7 @@ class Result:
         prompt: The first candidate's prompt, with special tokens, split where soft tokens are inserted. The
             scheduler fills it in.
         thinks: Whether that prompt ends in thoughts. The scheduler fills it in.
+        spent: The budget that cut candidates, "max_tokens" or "max_seconds". The scheduler fills it in.
     """
 
     answer: str | None
@@ -423,3 +424,4 @@ class Result:
     usage: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
     prompt: tuple[str, ...] = ()
     thinks: bool = False
+    spent: str | None = None

@@ -100,7 +100,7 @@ def test_options_of_a_call(reasoner):
     assert greedy != usual == reasoner.solve(question, rounds=0) != hot
     assert reasoner.solve(question, preset="paper").rule == "best_reward"
     bounded = reasoner.solve(question, max_tokens=20)
-    assert bounded.generated_tokens <= 20 and bounded.ended == "tokens"
+    assert bounded.generated_tokens <= 20 and bounded.ended == "max_tokens"
     short = reasoner.solve(question, max_new_tokens=4)
     assert max(c.generated_tokens for c in short.candidates) == 4 and short.generated_tokens < 100
     other = reasoner.solve(question, seed=1)
@@ -277,3 +277,25 @@ def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
         build_context(config, FakeEngine())
     for error in (from_python, from_command_line):
         assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_question_whose_time_is_over_before_any_candidate_ends_says_so(reasoner):
+    for method in ("self_consistency", "cot", "soft_reasoning"):
+        solution = reasoner.solve("Why?", method=method, max_seconds=1e-9)
+        assert solution.ended == "max_seconds" and solution.answer is None
+        counted = f"max_seconds: none of {len(solution.candidates)} candidate"
+        assert solution.unfinished.startswith(counted) and counted in solution.explain()
+    whole = reasoner.solve("Why?", method="cot", max_seconds=100)
+    assert whole.ended is None and whole.unfinished is None
+
+
+def test_the_longest_unfinished_text_is_shown():
+    texts = ["", "The", "The sum of", "The sum"]
+    cut = tuple(Candidate(text, None, 0, finish_reason="length") for text in texts)
+    solution = Solution(None, cut, spent="max_seconds")
+    assert solution.text == "The sum of" and solution.ended == "max_seconds"
+    said = "max_seconds: none of 4 candidates finished; the text is the longest of them, unfinished"
+    assert solution.unfinished == said and said in solution.explain().splitlines()
+    ended = replace(cut[1], finish_reason="eos")
+    assert Solution(None, (*cut, ended), spent="max_seconds").unfinished is None
+    assert Solution("3", (replace(cut[1], answer="3"), *cut), spent="max_seconds").text == "The"

@@ -119,7 +119,9 @@ class Job(Future[Result], Generic[E_co]):
             result = check_result(self.method, end.value) if ended else Result(None, ())
             thinks = self._first_request is not None and self._first_request.thinks
             usage = dict(sorted(self.usage.items()))
-            return replace(result, usage=usage, prompt=self._prompt(), thinks=thinks)
+            whole = bool(result.candidates) and not any(candidate.cut for candidate in result.candidates)
+            spent = None if whole else self.spent(1)
+            return replace(result, usage=usage, prompt=self._prompt(), thinks=thinks, spent=spent)
         if self._first_request is None and isinstance(self.effect, Generate):
             self._first_request = next((r for r in self.effect.requests if r.role == "candidate"), None)
         return None
@@ -176,11 +178,11 @@ class Job(Future[Result], Generic[E_co]):
         return self.generated - replayed + sum(len(row.ids) for row in rows if row is not None)
 
     def spent(self, least: int) -> str | None:
-        """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
+        """Return which budget cannot pay for ``least`` more tokens: "max_tokens", "max_seconds" or None."""
         max_tokens = self.context.limits.max_tokens
         if max_tokens is not None and max_tokens - self.generated < least:
-            return "tokens"
-        return "seconds" if self._deadline is not None and monotonic() >= self._deadline else None
+            return "max_tokens"
+        return "max_seconds" if self._deadline is not None and monotonic() >= self._deadline else None
 
     def within_budget(self, requests: Sequence[Request]) -> list[Request] | None:
         """Return ``requests`` in the job's turn, limited to equal shares of the remaining budget.

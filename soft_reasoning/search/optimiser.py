@@ -158,8 +158,10 @@ class BayesianOptimiser:
             streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
             lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
             X = self.candidate_points.place(draws, gp, best, lengths)
+            ties = generator_for(state.seed, "ties", state.round)
+            order = torch.rand(k, X.shape[-2], dtype=torch.float64, generator=ties)
             with _generator_of(state.seed, "acquisition", state.round, *state.keys[part]) as drew:
-                proposals += self.batch.choose(self._acquire, gp, X, incumbent, k)
+                proposals += self.batch.choose(self._acquire, gp, X, incumbent, order)
                 if drew() and size > 1:
                     self._draws_inside = True
                     return self.propose(state)

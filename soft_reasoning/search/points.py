@@ -84,7 +84,7 @@ class LocalCandidates(NormalCandidates):
 
 
 TIE = 1e-10
-"""Values closer than this, relative to the largest, are ties, which the lowest index wins. So rounding, which
+"""Values closer than this, relative to the largest, are ties, which the seed breaks. So rounding, which
 differs between batch sizes, does not affect the choice."""
 
 Acquire = Callable[[Model, Tensor], AcquisitionFunction]
@@ -102,8 +102,8 @@ class Proposal:
         sd: (k,) their posterior standard deviations.
         acquisition: (k,) acquisition values when chosen.
         incumbent: The value to improve on.
-        decided: Share of the points that the acquisition function chose. A point does not count if all its
-            candidate points had the same value.
+        decided: Share of the points that the acquisition function chose: one candidate point was the best.
+        tied: Share of the points that were drawn among several of the best, but not all, candidate points.
     """
 
     points: Tensor
@@ -112,6 +112,7 @@ class Proposal:
     acquisition: Tensor = _EMPTY
     incumbent: float = float("nan")
     decided: float = 0.0
+    tied: float = 0.0
 
     def summary(self) -> dict[str, Any]:
         """Return the proposal's entry in a trace: the surrogate's expectations of the round.
@@ -120,13 +121,13 @@ class Proposal:
         """
         columns = {"mean": self.mean, "sd": self.sd, "acquisition": self.acquisition}
         rounded = {name: [float(f"{float(x):.6g}") for x in column] for name, column in columns.items()}
-        return {**rounded, "decided": self.decided}
+        return {**rounded, "decided": self.decided, "tied": self.tied}
 
 
-def first_best(values: Tensor) -> Tensor:
-    """(b,): the lowest index whose value is within :data:`TIE` of the row's largest."""
+def are_best(values: Tensor) -> Tensor:
+    """Whether each of the values (b, N) is within :data:`TIE` of its row's largest."""
     top = values.amax(-1, keepdim=True)
-    return (values >= top - TIE * top.abs()).to(torch.uint8).argmax(-1)
+    return values >= top - TIE * top.abs()
 
 
 class TopK:
@@ -135,9 +136,9 @@ class TopK:
     fantasies = False
 
     def choose(
-        self, acquire: Acquire, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, k: int
+        self, acquire: Acquire, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, order: Tensor
     ) -> list[Proposal]:
-        """Choose ``k`` points for each of b problems.
+        """Choose k points for each of b problems.
 
         Args:
             acquire: Builds the acquisition function.
@@ -145,27 +146,30 @@ class TopK:
             X: Candidate points: (N, d) if all problems share them, (b, N, d), or (b, k, M, d) with separate
                 points for each pick.
             incumbent: (b,) values to improve on.
-            k: Picks of a round.
+            order: (k, N) random numbers, by which the picks of a round break ties.
         """
         model, best, rows = gp, incumbent, torch.arange(len(incumbent))
         per_pick = X.ndim == 4
         taken, values = torch.zeros(len(rows), X.shape[-2], dtype=torch.bool), torch.empty(0)
         picks: list[tuple[Tensor, ...]] = []
+        k = len(order)
         for i in range(k):
             choices = X[:, i] if per_pick else X  # (N, d) or (b, N, d)
             if i == 0 or per_pick or self.fantasies:
                 points = choices.transpose(0, 1) if choices.ndim == 3 else choices.unsqueeze(1)
                 function = acquire(model, best.unsqueeze(-1))
                 values = function(points.unsqueeze(-2)).mT.expand(len(rows), -1)  # (b, N)
-            index = first_best(values if per_pick else values.masked_fill(taken, -torch.inf))
+            best_ones = are_best(values if per_pick else values.masked_fill(taken, -torch.inf))
+            index = torch.where(best_ones, order[i], -1.0).argmax(-1)
             taken[rows, index] = True
             point = choices[rows, index] if choices.ndim == 3 else choices[index]
             top = values[rows, index]
-            picks.append((point, top, top - values.amin(-1) > TIE * top.abs()))
+            alone, all_equal = best_ones.sum(-1) == 1, top - values.amin(-1) <= TIE * top.abs()
+            picks.append((point, top, alone & ~all_equal, ~alone & ~all_equal))
             if self.fantasies and i + 1 < k:
                 model, mean = model.fantasise(point)
                 best = torch.maximum(best, mean)
-        points, values, decided = (torch.stack(parts, 1) for parts in zip(*picks, strict=True))
+        points, values, decided, tied = (torch.stack(parts, 1) for parts in zip(*picks, strict=True))
         mean, variance = gp.marginals(points)
         return [
             Proposal(
@@ -175,6 +179,7 @@ class TopK:
                 values[i],
                 float(incumbent[i]),
                 float(decided[i].double().mean()),
+                float(tied[i].double().mean()),
             )
             for i in range(len(rows))
         ]

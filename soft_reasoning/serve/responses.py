@@ -43,6 +43,7 @@ class Choice:
 def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
     """Return at most ``n`` choices: the chosen solution, then the others by reward."""
     lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
+    lines += f"{solution.unfinished}\n" if solution.unfinished else ""
     candidates = solution.ranked
     if body.form.type != "text":
         candidates = [c for c in candidates if c is not None and c.answer is not None]
@@ -59,7 +60,8 @@ def _choice(
     text = text if end < 0 else text[:end]  # joined completions may contain a stop string
     if candidate is None:
         extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
-        return Choice(text, lines + thought, "stop", 0, None, extra)
+        reason = "length" if solution.unfinished else "stop"
+        return Choice(text, lines + thought, reason, 0, None, extra)
     logprobs = None
     if body.form.type != "text":
         text = candidate.answer or ""  # JSON alone, not the text around it
@@ -82,6 +84,8 @@ def _choice(
 
 def format_round(number: int, candidates: Sequence[Candidate]) -> str:
     """Return a line about a finished round, to show progress."""
+    if all(candidate.cut and candidate.answer is None for candidate in candidates):
+        return f"Round {number + 1}: none of {len(candidates)} candidates finished\n"
     best = max(candidates, key=lambda candidate: candidate.rank)
     reward = f" (reward {best.rank:.2f})" if math.isfinite(best.rank) else ""
     answer = "no answer" if best.answer is None else f"{' '.join(best.answer.split()):.60}"

@@ -101,7 +101,7 @@ def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
     for most in (7, 60, 150):
         for result in solve(engine, "stopping=none", f"max_tokens={most}").values():
             written = {role: usage.generated_tokens for role, usage in result.usage.items()}
-            assert sum(written.values()) <= most and result.trace[-1]["ended"] == "tokens"
+            assert sum(written.values()) <= most and result.trace[-1]["ended"] == "max_tokens"
             assert most < 150 or written["verifier"] > 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -28,7 +29,7 @@ from soft_reasoning.search.points import (
     NormalCandidates,
     TopK,
     UniformCandidates,
-    first_best,
+    are_best,
 )
 from soft_reasoning.testing.surrogate import data
 from soft_reasoning.types import UserError, generator_for
@@ -136,15 +137,43 @@ def test_an_acquisition_function_of_the_user_s_own():
     assert torch.equal(propose(optimiser)[2].points, X[X.norm(dim=-1).topk(5).indices])
 
 
-def test_ties_go_to_the_lowest_index_and_are_not_decided():
+class Steps(ExpectedImprovement):
+    """Takes few values, so many points are the best."""
+
+    def forward(self, X):
+        return (X[..., 0, 0] > 0).double()
+
+
+@pytest.mark.parametrize("batch", [TopK(), KrigingBeliever()])
+@pytest.mark.parametrize("candidates", [NormalCandidates(500), LocalCandidates(500)])
+def test_the_seed_breaks_ties_which_are_counted_apart(batch, candidates):
+    """Not the index; a problem alone gets the points that it gets in a batch."""
+    U, y = data(problems=6, n=15, d=50)
+    optimiser = BayesianOptimiser(Surrogate(), Steps, candidates, batch)
+    state = SearchState(U, y, 5, seed=0, round=1, keys=KEYS)
+    proposals, other = optimiser.propose(state), optimiser.propose(replace(state, seed=1))
+    draws = candidates.draw(50, generator_for(0, "candidates", 1))
+    for i, proposal in enumerate(proposals):
+        assert (proposal.points[:, 0] > 0).all() and torch.pdist(proposal.points).min() > 0
+        assert proposal.decided == 0.0 and proposal.tied == 1.0
+        [alone] = optimiser.propose(
+            SearchState(U[i : i + 1], y[i : i + 1], 5, seed=0, round=1, keys=[KEYS[i]])
+        )
+        assert torch.equal(alone.points, proposal.points)
+        assert not torch.equal(other[i].points, proposal.points)
+        if type(candidates) is NormalCandidates:
+            assert not torch.equal(proposal.points, draws[draws[:, 0] > 0][:5])
+
+
+def test_ties():
     values = torch.tensor([[0.5, 1.0, 1.0 + 1e-14, 1.0], [-2.0, -1.0 - 1e-14, -1.0, -3.0]]).double()
-    assert first_best(values).tolist() == [1, 1]
-    # lengthscale 1 at d = 200: every candidate is as good as every other, so the first ones are taken
+    assert are_best(values).tolist() == [[False, True, True, True], [False, True, True, False]]
+    # lengthscale 1 at d = 200: every candidate is as good as every other
     U, y = data(problems=1, n=15, d=200)
     flat = BayesianOptimiser(FLAT, ExpectedImprovement, NormalCandidates(), TopK())
     X = torch.randn(5000, 200, dtype=torch.float64, generator=generator_for(0, "candidates", 1))
     [proposal] = flat.propose(SearchState(U, y, 5, seed=0, round=1, keys=KEYS[:1]))
-    assert torch.equal(proposal.points, X[:5]) and proposal.decided == 0.0
+    assert not torch.equal(proposal.points, X[:5]) and proposal.decided == proposal.tied == 0.0
 
 
 def placed(candidates, problems=2, k=5, d=50):

@@ -151,6 +151,21 @@ def test_log_probabilities_of_bytes_end_before_a_stop():
     assert "".join(token for token, _ in choice.logprobs) == choice.text == text
 
 
+def test_a_question_that_no_candidate_finished_in_time_says_so():
+    cut = tuple(Candidate(text, None, 0, finish_reason="length") for text in ["", "The sum", "The"])
+    prompts, body = SimpleNamespace(tokenizer=FakeTokenizer()), TextBody(model="demo", prompt="?")
+    trace = ({"round": 0, "ended": "max_seconds"},)
+    [choice] = build_choices(Solution(None, cut, trace, spent="max_seconds"), body, prompts)
+    assert choice.text == "The sum" and choice.finish_reason == "length"
+    assert choice.reasoning == (
+        "Round 1: none of 3 candidates finished\n"
+        "max_seconds: none of 3 candidates finished; the text is the longest of them, unfinished\n"
+    )
+    [nothing] = build_choices(Solution(None, (), spent="max_seconds"), body, prompts)
+    assert nothing.finish_reason == "length" and not nothing.text
+    assert nothing.reasoning == "max_seconds: none of 0 candidates finished\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["demo", "cot-demo", "rap-demo"])
 def test_a_stream_holds_the_same_answer(client, model):

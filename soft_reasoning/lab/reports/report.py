@@ -283,6 +283,7 @@ def _headline(metrics: Metrics) -> Table:
         ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["points that the acquisition function chose %", percent(metrics["decided"])],
+        ["  drawn among several that it values most %", percent(metrics.get("tied"))],
         *(
             [AUC[texts], percent(part)]
             for texts, part in (metrics.get("auc") or {}).items()

@@ -74,6 +74,7 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
         readings=tuple(_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)),
         usage=record.result.usage,
         decided=tuple(traced.decided for traced in record.rounds if traced.decided is not None),
+        tied=tuple(traced.tied for traced in record.rounds if traced.tied is not None),
         after_rounds=tuple(_replay(record, grader, final)),
         verifier=tuple(tuple(map(right, traced.verdict.answers)) for traced in record.rounds),
         votes=tuple(

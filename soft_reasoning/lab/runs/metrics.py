@@ -86,6 +86,7 @@ def measure(
         "by_round": _by_round(problems, candidates),
         "after_each_round": _after_each_round(rows),
         "decided": _mean(pd.Series([part for row in rows for part in row.decided], dtype=float)),
+        "tied": _mean(pd.Series([part for row in rows for part in row.tied], dtype=float)),
         "auc": _auc(graded_candidates),
         "by_difficulty": {
             level: {"problems": len(group), **_shares(group, SHARES)}

@@ -40,6 +40,7 @@ class TracedRound:
         mean: The surrogate's expected rewards before the points were tried.
         sd: Their standard deviations.
         decided: Share of the points that the acquisition function chose.
+        tied: Share of the points that were drawn among several of the best candidate points.
         deltas: CoT-decoding's margins.
         first_tokens: CoT-decoding's first tokens.
         nearest: For each soft token the nearest tokens and their cosines.
@@ -52,6 +53,7 @@ class TracedRound:
     mean: tuple[float, ...] = ()
     sd: tuple[float, ...] = ()
     decided: float | None = None
+    tied: float | None = None
     deltas: tuple[float | None, ...] = ()
     first_tokens: tuple[str, ...] = ()
     nearest: tuple[list[list[tuple[str, float]]], ...] = ()
@@ -68,6 +70,7 @@ class TracedRound:
             mean=tuple(proposal.get("mean") or ()),
             sd=tuple(proposal.get("sd") or ()),
             decided=proposal.get("decided"),
+            tied=proposal.get("tied"),
             deltas=tuple(entry.get("deltas") or ()),
             first_tokens=tuple(entry.get("first_tokens") or ()),
             nearest=tuple([token.get("nearest", []) for token in soft] for soft in tokens),
@@ -287,6 +290,7 @@ class Graded:
         readings: Its grades under each way of extracting answers.
         usage: Tokens by role.
         decided: For each round of proposals, the share that the acquisition function chose.
+        tied: The share that was drawn among several of the best candidate points.
         after_rounds: What there would be after each round.
         verifier: For each entry of the trace, whether the verifier's answers are right.
         votes: The answers by descending weight. Weights are None if the final rule is not known.
@@ -298,6 +302,7 @@ class Graded:
     readings: tuple[Reading, ...]
     usage: Mapping[str, Usage]
     decided: tuple[float, ...]
+    tied: tuple[float, ...]
     after_rounds: tuple[AfterRound, ...]
     verifier: tuple[tuple[bool | None, ...], ...]
     votes: tuple[VoteGrade, ...]

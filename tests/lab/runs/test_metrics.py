@@ -175,12 +175,12 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
         Candidate("", "3", r, u=u)
         for r, u in ((0, (3.0, 4.0)), (0, (0.0, 1.0)), (1, (2.0, 0.0)), (2, (6.0, 8.0)))
     )
-    trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
+    trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4, "tied": 0.2}})
     problem = Problem("p", "How many?", "3")
     graded = grade(Record.of(problem, Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([graded, row("3", "3", [["3"]], name="q")])
     assert [row["length"] for row in m["by_round"]] == [3.0, 2.0, 10.0]
-    assert m["decided"] == pytest.approx(0.7)
+    assert m["decided"] == pytest.approx(0.7) and m["tied"] == pytest.approx(0.2)
     assert summarise([row("3", "3", [["3"]])])["decided"] is None
 
 
