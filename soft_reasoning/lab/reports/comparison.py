@@ -75,7 +75,7 @@ COSTS: dict[str, tuple[str, Callable[[float | None], str]]] = {
 NOTE = (
     "Means over draws (seeds), ± their standard deviation where there are several, and the 95 % interval "
     "(Wilson's score) of drawing other problems. Draws solve the same problems unless dataset.seed is one of "
-    "them. Bold: the paired interval of the difference from {reference} excludes 0."
+    "them. Bold: the paired interval of the difference from {reference} excludes 0, and p < 0.05."
 )
 DIFFERENCE_NOTE = (
     "Difference: accuracy less that of {reference}, in points, on the n problems of both, with a paired "
@@ -164,10 +164,10 @@ def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, T
     pairs = _with_reference(settings, reference, [column for column, _ in shown.values()])
     difference = DIFFERENCE_NOTE.format(reference=reference)
     quality = _table(settings, QUALITY, f"Differences from {reference}", difference)
-    beyond = [i for i, row in enumerate(rows) if row.low > 0 or row.high < 0]
+    shown_rows = [i for i, row in enumerate(rows) if row.shown]
     tables = {
         "sweep": sweep_table(settings) if sweep else None,
-        "comparison": replace(quality, bold=[(i, quality.columns.index("difference")) for i in beyond]),
+        "comparison": replace(quality, bold=[(i, quality.columns.index("difference")) for i in shown_rows]),
         "rounds": rounds_table(settings),
         "cost": _table(settings, costs, "Cost", COST_NOTE),
         "cost_relative": _table(pairs, relative, f"Cost relative to {reference}", RELATIVE_NOTE),

@@ -140,7 +140,8 @@ def against(settings: Frame, reference: str) -> Frame:
 
     ``difference`` with its 95 % interval ``low`` to ``high`` is over the ``n`` problems that both have, and
     ``p`` is corrected by Holm for all rows of the place. These columns are NaN where there are no such
-    problems, and for the reference; ``versus`` says which.
+    problems, and for the reference; ``versus`` says which. A difference is ``shown`` if its interval excludes
+    0 and p < 0.05, since resampling one problem gives an interval without width.
     """
     parts = []
     for _, there in settings.groupby(PLACE, sort=False):
@@ -154,6 +155,8 @@ def against(settings: Frame, reference: str) -> Frame:
         pairs: Frame = pd.DataFrame(rows, index=there.index, columns=columns, dtype=float)
         tested = pairs["n"].notna()
         pairs.loc[tested, "p"] = holm(pairs["p_uncorrected"][tested].tolist())
+        beyond = (pairs["low"] > 0) | (pairs["high"] < 0)
+        pairs["shown"] = beyond & (pairs["p"] < 0.05)
         parts.append(pd.concat([there, pairs], axis=1).assign(versus=names))
     return pd.concat(parts)
 

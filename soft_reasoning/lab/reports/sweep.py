@@ -39,7 +39,7 @@ def shares(settings: Frame) -> Frame:
             rows = rows.loc[[" verifier=" in f" {label}" for label in rows["label"]]]
         ends = {"mean": rows[metric], "low": rows[f"{metric} low"], "high": rows[f"{metric} high"]}
         cells = [share(row, metric) for _, row in rows.iterrows()]
-        bold = (rows["low"] > 0) & (metric == ACCURACY)
+        bold = rows["shown"] & (rows["difference"] > 0) & (metric == ACCURACY)
         parts.append(rows[columns].assign(metric=metric, **ends, cell=cells, bold=bold))
     return pd.concat(parts)
 
@@ -49,7 +49,7 @@ def sweep_table(settings: Frame) -> Table:
 
     With a single data set the columns are the metrics. Blocks of rows are by model, metric and number of
     shots, as in the paper, and a row has the gain of Soft Reasoning. An accuracy is bold if it is higher than
-    the reference's beyond the paired interval.
+    the reference's by a difference that is shown.
     """
     frame = shares(settings)
     frame = cast(Any, pd.concat([frame, _gains(frame)]))

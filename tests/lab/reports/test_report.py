@@ -162,7 +162,7 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     for name in ("comparison", "cost", "cost_relative"):
         assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
     assert r"\textbf{-50.0}" in (tmp_path / "comparison.tex").read_text()
-    assert quality.bold == [(0, 5), (1, 5)]
+    assert quality.bold == [(0, 5)]  # five problems in one direction have p = 0.06
     assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
 
@@ -233,6 +233,15 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     named = finished(tmp_path / "named", "self_consistency", (), samples=5, reference="rap")
     with pytest.raises(UserError, match="reference: expected one of self_consistency, got rap"):
         compare([named])
+
+
+def test_one_problem_is_never_bold(tmp_path):
+    """Resampling it gives an interval without width."""
+    folders = [
+        finished(tmp_path / method, method, range(right), total=1) for method, right in (("a", 0), ("b", 1))
+    ]
+    quality = compare(folders)["comparison"]
+    assert quality.rows[1][5:7] == ["+100.0", "100.0 to 100.0"] and not quality.bold
 
 
 def test_without_problems_in_common_there_is_no_difference(tmp_path, capsys):
