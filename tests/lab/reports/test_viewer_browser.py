@@ -124,7 +124,7 @@ def page(chromium):
 def test_the_list_filters_searches_and_sorts(page, runs):
     page.open(runs / "search" / "report.html")
     assert page.ids() == ["p0", "p1", "p2", "p3", "p4"]
-    assert page.texts(".pill") == ["right", "right", "lost", "wrong", "unparsed"]
+    assert page.texts(".pill") == ["right", "right", "lost", "not covered", "unparsed"]
     assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3"]
     for label, ids in {
         "covered but lost": ["p2"],

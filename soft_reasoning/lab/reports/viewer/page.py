@@ -38,7 +38,7 @@ SOURCES = Path(__file__).parent / "templates"
 KINDS = {
     "right": ("right", "the final answer is right"),
     "lost": ("covered but lost", "the final answer is wrong, a candidate was right"),
-    "wrong": ("wrong", "the final answer is wrong, and every candidate too"),
+    "wrong": ("not covered", "the final answer is wrong, and so is every candidate"),
     "unparsed": ("unparsed", "no final answer could be read"),
     "open": ("no gold", "there is no reference answer"),
 }
