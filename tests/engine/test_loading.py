@@ -300,7 +300,7 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, read_as_fake, e
     with monkeypatch.context() as patch:
         patch.setattr(model, "forward", fail)
         message = refusal(HuggingFaceEngine.from_loaded, model, engine.tokenizer)
-    assert "memory for the model LlamaForCausalLM" in message
+    assert "Out of memory while loading the model LlamaForCausalLM" in message
     assert "model.dtype" in message and "decoder-only" not in message
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda *_, **__: model.config)
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)

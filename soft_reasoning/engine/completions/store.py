@@ -200,9 +200,9 @@ class CompletionStore:
                 + ("wait for the process that holds it" if locked else "delete it, free space on the disk")
                 + ", or take another folder or cache=none"
             ) from error
-        except UserError:
-            raise
-        except Exception as error:  # values of other types or another form
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # other types or forms
+            if isinstance(error, UserError):
+                raise
             raise UserError(
                 f"cache: expected a file of completions, got {self.path} with rows of another program; take "
                 "another folder or cache=none"

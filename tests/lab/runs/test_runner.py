@@ -202,7 +202,7 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     write_report(tmp_path)
     shown = (tmp_path / "predictions.csv").read_text().splitlines()
     assert shown == ["id,question,answer", f"mine,How many pens?,{record.result.answer}"]
-    assert f"mine: {record.result.answer}" in terminal(tmp_path)
+    assert f"{record.problem.question}  {record.result.answer}" in terminal(tmp_path)
 
 
 def test_a_kept_engine_counts_each_runs_memory_by_itself(monkeypatch):
