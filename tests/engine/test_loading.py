@@ -304,7 +304,7 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, read_as_fake, e
     assert "model.dtype" in message and "decoder-only" not in message
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda *_, **__: model.config)
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
-    with pytest.raises(UserError, match="memory for the model x/y"):
+    with pytest.raises(UserError, match="Out of memory while loading the model x/y"):
         HuggingFaceEngine("x/y")
 
 

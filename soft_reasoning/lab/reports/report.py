@@ -152,8 +152,8 @@ def write_tables(folder: Path) -> Path:
 
 def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
-    metrics, records = read_json(folder / RESULTS), in_order(read_records(folder))
-    lines, outcomes = list[str](), read_outcomes(folder)
+    metrics, lines, outcomes = read_json(folder / RESULTS), list[str](), read_outcomes(folder)
+    records = in_order(record for record in read_records(folder) if record.problem.id in outcomes)
     ungraded = _ungraded(outcomes)
     if ungraded or len(records) <= SHOWN:
         lines = [_answered(i, r, outcomes[r.problem.id].correct) for i, r in enumerate(records[:SHOWN])]
