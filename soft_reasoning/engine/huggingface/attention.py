@@ -301,7 +301,10 @@ def _attend_span(
     out, lse = _flash(queries, k[new].transpose(0, 1), v[new].transpose(0, 1), scale, causal=True)
     if span.position:
         blocks = on_device(span.table[: -(-span.position // BLOCK)], q.device)
-        earlier_k = keys.index_select(0, blocks).permute(1, 0, 3, 2).flatten(1, 2)[:, : span.position]
+        # A single block would stay a view whose last dimension is strided, which flash attention misreads.
+        earlier_k = (
+            keys.index_select(0, blocks).permute(1, 0, 3, 2).contiguous().flatten(1, 2)[:, : span.position]
+        )
         earlier_v = values.index_select(0, blocks).transpose(0, 1).flatten(1, 2)[:, : span.position]
         earlier, other = _flash(queries, earlier_k, earlier_v, scale, causal=False)
         out = out.float().lerp(earlier.float(), torch.sigmoid(other - lse).unsqueeze(-1))

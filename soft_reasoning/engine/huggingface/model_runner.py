@@ -258,9 +258,9 @@ class ModelRunner(Runner):
         spans = [
             Span(row.end - row.tokens, row.end, row.position, row.sequence.block_table)
             for row in rows
-            if row.tokens >= least and not row.position
+            if row.tokens >= least
         ]
-        rest = [row for row in rows if row.tokens < least or row.position]
+        rest = [row for row in rows if row.tokens < least]
         pieces, others = partial(_prefill_pieces, rows), partial(_prefill_pieces, rest)
         current = Pass(self._pool, padded, written, pieces, device, spans, others)
         ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
