@@ -313,7 +313,7 @@ class SoftReasoner:
         """
         problem = self.problem(question, gold)
         words = [] if dim is None else [f"d={dim}"]
-        method, context = self._setup.solving(options, {problem.answer_type}, words)
+        method, context = self._setup.solving(options, words)
         method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method
 
         def run(problem: Problem, method: Method) -> Result:
@@ -448,10 +448,10 @@ class SoftReasoner:
         Raises:
             UserError: For an id with two questions.
         """
-        method, context = self._setup.solving(changes, {problem.answer_type for problem in problems})
+        method, context = self._setup.solving(changes)
         jobs = dict[str, Job[Any]]()
         for problem in problems:
-            job = jobs.setdefault(problem.id, Job(problem, method, context.of(problem), watch))
+            job = jobs.setdefault(problem.id, Job(problem, method, context, watch))
             if job.problem != problem:
                 raise UserError(
                     f"solve: expected different ids, got two questions with {problem.id!r}; rename one"

@@ -1,14 +1,17 @@
 """Questions of several kinds in one file or call: each has its prompt, reader and votes."""
 
+import asyncio
 import json
 import logging
 
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.runs.local import LocalLauncher
+from soft_reasoning.lab.runs.ray import RayActor
 from soft_reasoning.schedule.job import Clock, ProblemError
 
 ROWS = [
@@ -57,6 +60,15 @@ def test_each_row_has_the_prompt_and_the_reader_of_its_kind(file, method, caplog
 def test_programs_alone_cannot_answer_in_words(file):
     with pytest.raises((UserError, ProblemError), match="expected questions that a program can compute"):
         solved(file, "dataset.row.choices=choices", "method=program")
+
+
+def test_a_worker_of_ray_follows_the_kind_of_each_row(file):
+    words = ["dataset.row.choices=choices", "method=cot"]
+    problems, local, _ = solved(file, *words)
+    config = compose_config([f"dataset={file}", "engine=fake", "max_new_tokens=30", *words])
+    for problem in problems:
+        _, result = asyncio.run(RayActor().solve(plain(config), (), problem))
+        assert result.prompt == local[problem.answer_type].prompt
 
 
 def test_an_answer_of_another_kind_says_how_to_name_it(tmp_path):

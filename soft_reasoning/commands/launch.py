@@ -35,8 +35,8 @@ from soft_reasoning.types import UserError
 SWEEP = ("-m", "--multirun")
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 OUT_OF_MEMORY = (
-    "expected more memory, and it ran out; the same command continues with what is stored: use fewer "
-    "problems at a time (max_live), candidates (k) or tokens (max_new_tokens)"
+    "Out of memory. The same command continues with what is stored; use fewer problems at a time "
+    "(max_live), candidates (k) or tokens (max_new_tokens)"
 )
 
 

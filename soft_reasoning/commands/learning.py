@@ -19,7 +19,7 @@ from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
-from soft_reasoning.lab.reports.statistics import paired_bootstrap
+from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
 from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_json, write_text
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
@@ -124,7 +124,7 @@ def report(learned: Learned, folder: Path) -> None:
         learned.tuned.point.save(folder / POINT)
         lines = [
             f"Searched {learned.space}: {len(learned.tuned.evaluations)} points.",
-            found(learned.tuned),
+            describe_gain(learned.tuned),
             f"The point: soft-reasoning run method=soft_token point={folder / POINT}",
         ]
         if plots.available():
@@ -138,7 +138,7 @@ def report(learned: Learned, folder: Path) -> None:
     print("\n".join([*lines, str(folder / REPORT)]))
 
 
-def found(tuned: Tuned) -> str:
+def describe_gain(tuned: Tuned) -> str:
     """Return the best point against greedy decoding on the questions that the search did not see."""
     assert tuned.validation is not None
     gain = paired_bootstrap(tuned.validation.rewards, tuned.greedy.rewards)
@@ -177,6 +177,5 @@ def deviation(space: Screened) -> str:
 
 def rate(evaluation: Evaluation) -> str:
     """Return a mean reward in percent with its 95 % interval."""
-    half = 1.96 * evaluation.variance**0.5
-    low, high = max(0.0, evaluation.mean - half), min(1.0, evaluation.mean + half)
+    low, high = wilson(evaluation.mean, len(evaluation.rewards))
     return f"{percent(evaluation.mean)} % ({percent(low)} to {percent(high)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -173,9 +173,11 @@ def build_context(
     exemplars: Sequence[Exemplar] = (),
     models: SecondModels | None = None,
     method: Method | None = None,
-    types: Iterable[str] = (),
 ) -> Context:
     """Build the context of a run's methods.
+
+    Problems with a type of answer that the prompt does not ask for get the prompt of that type, without
+    exemplars.
 
     Args:
         config: The configuration.
@@ -183,8 +185,6 @@ def build_context(
         exemplars: The data set's exemplars.
         models: Loads other models that the method names; by default they belong to the context.
         method: The method, if it is not the configuration's.
-        types: Types of the problems' answers. A type that the prompt does not ask for gets the prompt of that
-            type, without exemplars.
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
@@ -203,13 +203,17 @@ def build_context(
     names = dict.fromkeys(name for part in parts if (name := getattr(part, "model", None)))
     models = models or SecondModels()
     judges = {name: _judge(name, config, context, exemplars, models) for name in names}
-    prompted, others = config.prompt.get("answer_type"), dict[str, Context]()
-    for kind in sorted({*types} - {prompted}) if prompted else ():
+
+    @cache
+    def other(answer_type: str) -> Context | None:
+        if config.prompt.get("answer_type") in (None, answer_type):
+            return None
         asked = config.copy()
-        asked.prompt = {**_prompt_of(kind), **{key: config.prompt[key] for key in ASKED}}
+        asked.prompt = {**_prompt_of(answer_type), **{key: config.prompt[key] for key in ASKED}}
         _check_reviews(asked, method)
-        others[kind] = build_context(asked, engine, (), models, method)
-    return replace(context, judges=judges, others=others)
+        return build_context(asked, engine, (), models, method)
+
+    return replace(context, judges=judges, others=other)
 
 
 @cache

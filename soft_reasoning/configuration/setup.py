@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -100,12 +101,10 @@ class Setup:
         shown = self.config.dataset.get("shots")
         self._exemplars: Sequence[Exemplar] = built(self.config, "dataset").exemplars() if shown else ()
 
-    def solving(
-        self, changes: Mapping[str, Any], types: Iterable[str] = (), words: Sequence[str] = ()
-    ) -> tuple[Method, Context]:
+    def solving(self, changes: Mapping[str, Any], words: Sequence[str] = ()) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.
 
-        ``types`` are the types of its questions' answers, ``words`` further options of the configuration.
+        ``words`` are further options of the configuration.
 
         With another method, default options are dropped that belong to the default method.
 
@@ -119,7 +118,7 @@ class Setup:
         options: Mapping[str, Any] = {**defaults, **changes}
         config, method = self._method(options, words)
         check_wording(config, method)
-        context = build_context(config, self.engine, self._exemplars, self.models, method, types)
+        context = build_context(config, self.engine, self._exemplars, self.models, method)
         limits = Limits(
             options.get("max_tokens") or config.max_tokens, options.get("max_seconds") or config.max_seconds
         )
@@ -128,8 +127,13 @@ class Setup:
         def limited(context: Context) -> Context:
             judges = {name: replace(judge, seed=seed) for name, judge in context.judges.items()}
             prompts = context.prompts.ending(ending, max_new_tokens=options.get("max_new_tokens"))
-            others = {kind: limited(other) for kind, other in context.others.items()}
-            return replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges, others=others)
+
+            @cache
+            def other(answer_type: str) -> Context | None:
+                found = context.others(answer_type)
+                return None if found is None else limited(found)
+
+            return replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges, others=other)
 
         context = limited(context)
         check_fits(method, context)

@@ -56,7 +56,7 @@ class Job(Future[Result], Generic[E_co]):
     Args:
         problem: The problem.
         method: The method that solves it.
-        context: The context that the method reads.
+        context: The context that the method reads, or that of the problem's type of answer in it.
         watch: Called with every finished round, in the scheduler's thread. It must not raise.
 
     Attributes:
@@ -75,7 +75,7 @@ class Job(Future[Result], Generic[E_co]):
         watch: Callable[[Round], None] | None = None,
     ) -> None:
         super().__init__()
-        self.problem, self.method, self.context, self.watch = problem, method, context, watch
+        self.problem, self.method, self.context, self.watch = problem, method, context.of(problem), watch
         self.usage: dict[str, Usage] = {}
         self.effect: E_co = cast(Any, None)
         self.submitted: Any = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -45,7 +45,7 @@ class Context:
         seed: The run's seed.
         limits: Bounds of each problem, which the scheduler enforces.
         judges: Contexts of other models that act as judges, by name.
-        others: Contexts of problems whose answers are of another type than the prompt asks for, by type.
+        others: Returns the context of a type of answer that the prompt does not ask for, else None.
     """
 
     engine: Engine
@@ -54,11 +54,11 @@ class Context:
     seed: int
     limits: Limits = Limits()
     judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
-    others: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
+    others: Callable[[str], Context | None] = field(default=lambda _: None, compare=False)
 
     def of(self, problem: Problem) -> Context:
         """The context in which ``problem`` is solved: its prompt asks for the problem's type of answer."""
-        return self.others.get(problem.answer_type, self)
+        return self.others(problem.answer_type) or self
 
     @property
     def engines(self) -> list[Engine]:

@@ -159,7 +159,7 @@ def drive(
     try:
         while True:
             for problem in islice(source, max_live - len(scheduler.live)):
-                scheduler.add(Job(problem, method, context.of(problem)))
+                scheduler.add(Job(problem, method, context))
             if not scheduler.live:
                 return
             ended = scheduler.step()

@@ -113,10 +113,10 @@ class Tuning:
             run=run,
             on_screened=on_screened,
         )
-        searched = [one for one in screened if one.promising] or (screened if self.anyway else [])
+        searched = [space for space in screened if space.promising] or (screened if self.anyway else [])
         if not searched:
             return Learned(screened)
-        chosen = max(searched, key=lambda one: one.reach)
+        chosen = max(searched, key=lambda space: space.reach)
         search, validation = (
             TaskObjective(
                 [problem for problem, _ in part],

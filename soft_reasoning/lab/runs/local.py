@@ -75,8 +75,7 @@ class LocalLauncher:
         else:
             self._engine.begin_run()
         self._models.begin_run()
-        types = {problem.answer_type for problem in problems}
-        context = build_context(config, self._engine, exemplars, self._models, method, types)
+        context = build_context(config, self._engine, exemplars, self._models, method)
         check_fits(method, context)
         check_problems(problems, context)
         return Local(method, context, config.max_live)
