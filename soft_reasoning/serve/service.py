@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from dataclasses import replace
+from typing import Any
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice
@@ -18,11 +19,11 @@ from soft_reasoning.serve.errors import ApiError
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Problem, Round, UserError
+from soft_reasoning.types import Problem, Round, Usage, UserError
 
 RETRIES = 5
 """Samples that are written where an answer does not have the form that was asked for."""
-KEPT = ("stop", "max_seconds", "seed", "max_tokens", "max_new_tokens")
+KEPT = ("stop", "max_seconds", "seed", "max_new_tokens")
 """Options of the first call that hold for them."""
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -97,18 +98,35 @@ class Service:
             choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
         problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
         solutions = await self._solved(problems, options, on_round)
-        if body.form.type != "text" and any(solution.answer is None for solution in solutions):
-            kept = {name: value for name, value in options.items() if name in KEPT}
-            again = cast(Options, {**kept, "method": "self_consistency", "k": RETRIES})
-            solutions = await self._solved(problems, again, on_round)
-            if any(solution.answer is None for solution in solutions):
-                raise ApiError(
-                    422,
-                    "response_format: expected JSON of this form, and the model wrote none, nor in "
-                    f"{RETRIES} more samples; simplify the schema, or use a larger model",
-                    "response_format",
-                )
-        return solutions
+        if body.form.type == "text":
+            return solutions
+        return [
+            solution if solution.answer is not None else await self._again(problem, solution, options)
+            for problem, solution in zip(problems, solutions, strict=True)
+        ]
+
+    async def _again(self, problem: Problem, failed: Solution, options: Options) -> Solution:
+        """Return the solution of more samples, with the tokens of the ``failed`` one counted.
+
+        Raises:
+            ApiError: If none of them has the form that was asked for.
+        """
+        kept = {name: value for name, value in options.items() if name in KEPT}
+        most = options.get("max_tokens")
+        if most is None or (most := most - failed.generated_tokens) > 0:
+            samples: Any = {**kept, "max_tokens": most, "method": "self_consistency", "k": RETRIES}
+            [solution] = await self._solved([problem], samples, None)
+            if solution.answer is not None:
+                usage = dict(solution.usage)
+                for role, counts in failed.usage.items():
+                    usage[role] = usage.get(role, Usage()) + counts
+                return replace(solution, usage=usage)
+        raise ApiError(
+            422,
+            f"response_format: expected JSON of this form, and the model wrote none, nor in {RETRIES} more "
+            "samples within max_completion_tokens; simplify the schema, or use a larger model",
+            "response_format",
+        )
 
     async def _solved(
         self, problems: Sequence[Problem], options: Options, on_round: Callable[[Round], None] | None

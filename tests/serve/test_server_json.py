@@ -75,6 +75,13 @@ def test_what_does_not_fit_is_tried_again_and_then_refused(client, engine):
     engine.texts = [WORDS, OTHER, GOOD, WORDS, WORDS, WORDS]
     [choice] = ask(client, messages=ASKED, response_format=FORMAT).choices
     assert json.loads(choice.message.content) == {"n": 12} and len(engine.asked) == 1 + RETRIES
+    engine.texts, engine.asked = [WORDS, GOOD], []
+    reply = ask(client, messages=ASKED, response_format=FORMAT)
+    assert reply.usage.completion_tokens == 2 * len(engine.asked) == 2 * (1 + RETRIES)
+    engine.asked = []
+    with pytest.raises(openai.UnprocessableEntityError, match="within max_completion_tokens"):
+        ask(client, messages=ASKED, response_format=FORMAT, max_completion_tokens=2)
+    assert len(engine.asked) == 1
     engine.texts = [WORDS]
     with pytest.raises(openai.UnprocessableEntityError, match="response_format: expected JSON"):
         ask(client, messages=ASKED, response_format=FORMAT)
