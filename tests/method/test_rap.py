@@ -4,6 +4,7 @@ import json
 import math
 from collections import defaultdict
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,7 +53,8 @@ def run(script, problem=PROBLEM, budget="null", **changes):
     engine = Scripted(deepcopy(script))
     options = [f"method.{key}={value}" for key, value in changes.items()]
     config = compose_config(["engine=fake", "method=rap", f"max_tokens={budget}", *options])
-    method, context = build_method(config), build_context(config, engine)
+    context = replace(build_context(config, engine), others=lambda _: None)  # the scripts follow one prompt
+    method = build_method(config)
     [(_, result)] = drive([problem], method, context)
     return result, engine.requests
 
