@@ -28,6 +28,20 @@ _WORDS = (
     "all now then so per day days week Question Thought Answer Analysis step by think problem solution "
     "number True False Yes No Solve with for from at on not that this what apples books bought gave sold"
 )
+PEAK = 12.0
+"""Logit of the tokens that may follow (plus 1 for the greedy token); the rest is standard normal noise."""
+NOISE_ROWS = 251
+RULES = (
+    (f"({'|'.join(OPENERS)})", (" total",)),
+    (" total", (" is",)),
+    ("( is|Answer:)", NUMBERS),
+    ("Answer", (":",)),
+    (r": \d+", ("\n",)),
+    (r" \d+", (".",)),
+    (r" \d+\.", (" Answer",)),
+    (r" \d+\n", ("</s>",)),
+)
+"""Patterns of the last two tokens, and the tokens that may follow; elsewhere an opener follows."""
 
 
 class FakeTokenizer:
@@ -80,23 +94,6 @@ class FakeTokenizer:
     def _splits_word(data: bytes, end: int) -> bool:
         """Whether a match ending at ``end`` would cut a word or a number in two."""
         return end < len(data) and chr(data[end - 1]).isalnum() and chr(data[end]).isalnum()
-
-
-PEAK = 12.0
-"""Logit of the tokens that may follow (plus 1 for the greedy token); the rest is standard normal noise."""
-NOISE_ROWS = 251
-
-RULES = (
-    (f"({'|'.join(OPENERS)})", (" total",)),
-    (" total", (" is",)),
-    ("( is|Answer:)", NUMBERS),
-    ("Answer", (":",)),
-    (r": \d+", ("\n",)),
-    (r" \d+", (".",)),
-    (r" \d+\.", (" Answer",)),
-    (r" \d+\n", ("</s>",)),
-)
-"""Patterns of the last two tokens, and the tokens that may follow; elsewhere an opener follows."""
 
 
 class _Row(RunningRequest):

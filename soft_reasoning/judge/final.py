@@ -13,6 +13,10 @@ from soft_reasoning.judge.reward import rewards_of
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.types import Candidate, FinishReason
 
+RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
+VOTES = RULES[:4]
+"""Rules that give each vote a weight."""
+
 
 def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[list[int]]:
     """Return the indices of equal answers, group by group in order of appearance; None is in no group."""
@@ -62,11 +66,6 @@ def stored_verdicts(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         parts = {name: tuple(stored.get(name, ())) for name in ("answers", "texts", "weights", "prompts")}
         verdicts.append(Verdict((), **parts, computed=stored.get("computed", False)))
     return verdicts
-
-
-RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
-VOTES = RULES[:4]
-"""Rules that give each vote a weight."""
 
 
 @dataclass(frozen=True)

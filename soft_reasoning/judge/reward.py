@@ -29,6 +29,9 @@ WINDOW = 16
 """Tokens of a window. DeepConf's 2048 are for traces of tens of thousands; a solution here has 20 to 300."""
 MOST_CONFIDENCE = 1e3
 """The confidence of a window in which likeliest tokens have probability 0."""
+MOST_WEIGHT = 1e6
+LEAST_COHERENCE = -1e9
+"""Keeps rewards finite where a token of probability 0 has log-probability -inf."""
 
 
 def coherence(completion: Completion, kind: str = "mean_prob") -> float:
@@ -70,11 +73,6 @@ def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
     if len(rewards) < len(candidates):
         raise ValueError("expected candidates with rewards, got a candidate without")
     return rewards
-
-
-MOST_WEIGHT = 1e6
-LEAST_COHERENCE = -1e9
-"""Keeps rewards finite where a token of probability 0 has log-probability -inf."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A tokenizer's chat template: messages to text, and one line where it loses some or fails."""
+"""What a tokenizer adds to a prompt: its special tokens, and its chat template around messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from typing import Any, TypeAlias
 from soft_reasoning.types import UserError
 
 SOME_TEXT = "7 (seven)"
+Message: TypeAlias = tuple[str, str]
+"""The role and the text of a message."""
+PROBE = "Aye, zinc"
+"""The beginning of texts that no template contains."""
+OF_DATES = "aAbBcdHIjmMpSUwWxXyYZ%"
+"""Letters of the fields of dates and times."""
+COMPLETION = "use prompt.layout=completion"
+WITHOUT_SYSTEM = "leave the system message out (prompt.system)"
 
 
 class PromptEncoder:
@@ -39,17 +47,6 @@ class PromptEncoder:
         if self.before and list(ids[: len(self.before)]) == self.before:
             return len(self.before)
         return int(ids[0] == getattr(self._tokenizer, "bos_token_id", None))
-
-
-Message: TypeAlias = tuple[str, str]
-"""The role and the text of a message."""
-
-PROBE = "Aye, zinc"
-"""The beginning of texts that no template contains."""
-OF_DATES = "aAbBcdHIjmMpSUwWxXyYZ%"
-"""Letters of the fields of dates and times."""
-COMPLETION = "use prompt.layout=completion"
-WITHOUT_SYSTEM = "leave the system message out (prompt.system)"
 
 
 class ChatTemplate:

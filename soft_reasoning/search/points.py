@@ -24,6 +24,13 @@ from torch import Tensor
 from soft_reasoning.checks import real, whole
 from soft_reasoning.search.surrogate import CheapMarginalsGP
 
+TIE = 1e-10
+"""Values closer than this, relative to the largest, are ties, which the seed breaks. So rounding, which
+differs between batch sizes, does not affect the choice."""
+Acquire = Callable[[Model, Tensor], AcquisitionFunction]
+"""Builds the acquisition function from a model and the values (b, 1) to improve on."""
+_EMPTY = torch.empty(0, dtype=torch.float64)
+
 
 class NormalCandidates:
     """``count`` points u ~ N(0, I), as in the first round (paper, "Maximising Expected Improvement")."""
@@ -81,15 +88,6 @@ class LocalCandidates(NormalCandidates):
         rho = local[:, None, None] * torch.linspace(0.0, self.reach, M, dtype=torch.float64).unsqueeze(-1)
         X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * M].reshape(k, M, d)  # (b, k, M, d)
         return X * (lengths[:, :, None, None] / X.norm(dim=-1, keepdim=True))
-
-
-TIE = 1e-10
-"""Values closer than this, relative to the largest, are ties, which the seed breaks. So rounding, which
-differs between batch sizes, does not affect the choice."""
-
-Acquire = Callable[[Model, Tensor], AcquisitionFunction]
-"""Builds the acquisition function from a model and the values (b, 1) to improve on."""
-_EMPTY = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

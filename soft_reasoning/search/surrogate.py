@@ -29,6 +29,9 @@ from soft_reasoning.types import UserError
 
 VARIANCE_FLOOR = 1e-12
 """Relative to the prior variance. It keeps deviations positive at observed points when noise is tiny."""
+SCALINGS = ("sqrt_d", "absolute")
+FITS = ("none", "map")
+Part = TypeVar("Part", Kernel, Mean)
 
 
 class SumMean(Mean):
@@ -179,12 +182,6 @@ def information_gain(model: Model) -> Tensor:
         kernel = cast(Kernel, exact.covar_module)
         L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)
-
-
-SCALINGS = ("sqrt_d", "absolute")
-FITS = ("none", "map")
-
-Part = TypeVar("Part", Kernel, Mean)
 
 
 class Surrogate:

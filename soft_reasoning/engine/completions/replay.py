@@ -60,6 +60,10 @@ APART = (
 
 PIECES = 64
 """Parts of a tensor that are summed apart."""
+FILE = "completions.sqlite"
+"""Name of a store in its folder."""
+OWN, NONE = "run", "none"
+"""Values of the option ``cache`` that are no folder."""
 
 
 def request_key(row: RunningRequest, engine: bytes) -> bytes:
@@ -148,12 +152,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-FILE = "completions.sqlite"
-"""Name of a store in its folder."""
-OWN, NONE = "run", "none"
-"""Values of the option ``cache`` that are no folder."""
 
 
 class Replay:

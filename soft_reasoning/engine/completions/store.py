@@ -25,6 +25,16 @@ from soft_reasoning.types import Completion, FinishReason, TopLogprobs, UserErro
 
 HEAD = 4
 """Bytes that hold the length of the values in JSON, before the bytes of the tensors."""
+VERSION = 1
+"""Version of the file's format and of everything that decides a completion but is not in its key."""
+WAIT = 60.0
+"""Seconds to wait while another process writes."""
+TOUCHED = 3600.0
+"""Seconds after which a completion that is read again counts as used again."""
+KEPT = 0.9
+"""Share of the size that is left when the least recently used completions are deleted."""
+AT_ONCE = 500
+"""Keys in a statement."""
 
 
 def encode(completion: Completion) -> bytes:
@@ -65,18 +75,6 @@ def decode(data: bytes) -> Completion:
     reason = FinishReason(plain["finish_reason"])
     plain |= {"finish_reason": reason, "top_logprobs": tuple(tops)}
     return Completion(**plain)
-
-
-VERSION = 1
-"""Version of the file's format and of everything that decides a completion but is not in its key."""
-WAIT = 60.0
-"""Seconds to wait while another process writes."""
-TOUCHED = 3600.0
-"""Seconds after which a completion that is read again counts as used again."""
-KEPT = 0.9
-"""Share of the size that is left when the least recently used completions are deleted."""
-AT_ONCE = 500
-"""Keys in a statement."""
 
 
 class CompletionStore:
