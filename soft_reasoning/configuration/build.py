@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.configuration.compose import compose_config, prompt_for, quoted
+from soft_reasoning.configuration.compose import PROMPT_SETTINGS, compose_config, prompt_for, quoted
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
@@ -29,8 +29,6 @@ from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import Problem, UserError
 
-ASKED = ("layout", "system", "date", "chat_options")
-"""Options of a prompt that do not depend on the type of answer."""
 _REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")
 """A reference of OmegaConf to another key; dots before it start from where it stands."""
 
@@ -209,7 +207,7 @@ def build_context(
         if config.prompt.get("answer_type") in (None, answer_type):
             return None
         asked = config.copy()
-        asked.prompt = {**_prompt_of(answer_type), **{key: config.prompt[key] for key in ASKED}}
+        asked.prompt = {**_prompt_of(answer_type), **{key: config.prompt[key] for key in PROMPT_SETTINGS}}
         _check_reviews(asked, method)
         return build_context(asked, engine, (), models, method)
 
@@ -237,7 +235,7 @@ def _judge(
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
     settings = plain(config.prompt)
-    options = {key: settings[key] for key in ASKED}
+    options = {key: settings[key] for key in PROMPT_SETTINGS}
     return Prompts(tokenizer, built(config, "prompt.wording"), exemplars=exemplars, **options)
 
 

@@ -19,7 +19,7 @@ from hydra_zen import builds
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.judge.final import RULES, FinalAnswer
 from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
@@ -64,7 +64,7 @@ PARTS = (
 )
 """The groups whose choices are a method or parts of one."""
 
-SHORT = ("k", "d", "delta", "epsilon", "lambda", "rounds", "temperature", "placement", "point")
+SHORT = set[str]()
 """The keys at the top of the configuration to which options of a method or its parts refer."""
 
 
@@ -110,7 +110,8 @@ def choice(
         group: Its group.
         name: Its name.
         target: The class that it names.
-        short: Keys of ``SHORT`` with the option that each stands for.
+        short: Keys at the top with the option that each stands for; by default those of the class. An option
+            of a part that is another choice is left to that choice.
         override: Choices of other groups that it makes the default.
         top: Further values at the top of the configuration.
         partial: Whether the class is called later, with more arguments.
@@ -118,12 +119,14 @@ def choice(
     """
     node = part(target, partial, **values)
     keys: dict[str, Any] = dict(top or {})
-    for key, option in (short or {}).items():
+    for key, option in (getattr(target, "short", {}) if short is None else short).items():
         *path, last = option.split(".")
-        place = node
+        place: Any = node
         for step in path:
-            place = cast(dict[str, Any], place[step])
-        keys[key], place[last] = place[last], f"${{{key}}}"
+            place = place[step] if isinstance(place, dict) else place
+        if isinstance(place, dict):
+            keys[key], place[last] = place[last], f"${{{key}}}"
+            SHORT.add(key)
     content: dict[str, Any] = {**keys, group: node}
     if override:
         content["defaults"] = [*({f"override /{key}": value} for key, value in override.items()), "_self_"]
@@ -194,7 +197,7 @@ def _parts() -> None:
 
     choice("reward", "default", Reward)
 
-    for rule in ("reward_vote", "weighted_vote", "vote", "borda", "best_reward", "verifier"):
+    for rule in RULES:
         choice("final", rule, FinalAnswer, rule=rule)
     choice("final", "released", ReleasedVote)
 
@@ -229,49 +232,46 @@ def _methods() -> None:
         name: f"${{{name}}}" for name in ("decoding", "stopping", "verifier", "reward", "final")
     }
     search: dict[str, Any] = {**parts, "embedding": "${embedding}", "optimiser": "${search}"}
-    searched: dict[str, Any] = {"short": {"k": "k", "placement": "placement"}, **search}
-    choice("method", "soft_reasoning", SoftReasoning, **searched)
+    choice("method", "soft_reasoning", SoftReasoning, **search)
     choice(
         "method",
         "random_embedding",  # the control
         SoftReasoning,
         override={"search": "random"},
         name="random_embedding",
-        **searched,
+        **search,
     )
-    k: dict[str, Any] = {"short": {"k": "samples"}}
-    choice("method", "verified_sampling", VerifiedSampling, **k, **parts)
+    choice("method", "verified_sampling", VerifiedSampling, **parts)
+    only_k: dict[str, Any] = {"short": {"k": "samples"}}
     once: dict[str, Any] = {
         "stopping": part(Stopping, rounds=0, rule="none"),
         "final": part(FinalAnswer, rule="best_reward"),
     }
-    choice("method", "best_of_n", VerifiedSampling, **k, **{**parts, **once}, name="best_of_n")
+    choice("method", "best_of_n", VerifiedSampling, **only_k, **{**parts, **once}, name="best_of_n")
     choice("method", "verifier_only", VerifierOnly, verifier=part(ModelVerifier))
 
     choice("method", "cot", ChainOfThought)
-    sampled: dict[str, Any] = {"short": {"k": "samples", "temperature": "temperature"}}
-    choice("method", "self_consistency", SelfConsistency, **sampled)
+    choice("method", "self_consistency", SelfConsistency)
     fire: dict[str, Any] = {"name": "fire", "first_temperature": 30.0, "first_top_k": 50}
-    choice("method", "fire", SelfConsistency, **sampled, **fire)
+    choice("method", "fire", SelfConsistency, **fire)
     temperatures: dict[str, Any] = {"name": "several_temperatures", "temperatures": [0.4, 0.6, 0.8, 1.0, 1.2]}
-    choice("method", "several_temperatures", SelfConsistency, **k, samples=20, **temperatures)
-    choice("method", "random_soft_prompts", RandomSoftPrompts, **sampled)
-    choice("method", "soft_token", SoftToken, short={**sampled["short"], "point": "point"})
-    paths: dict[str, Any] = {"short": {"k": "paths", "temperature": "temperature"}}
-    choice("method", "cot_decoding", CotDecoding, **paths)
+    choice("method", "several_temperatures", SelfConsistency, **only_k, samples=20, **temperatures)
+    choice("method", "random_soft_prompts", RandomSoftPrompts)
+    choice("method", "soft_token", SoftToken)
+    choice("method", "cot_decoding", CotDecoding)
     original: dict[str, Any] = {
         "continuation": "greedy",
         "aggregate": "delta_sum",
         "name": "cot_decoding_original",
     }
-    choice("method", "cot_decoding_original", CotDecoding, **paths, paths=10, **original)
-    choice("method", "prefix_scorer", PrefixScorer, short={"k": "candidates", "temperature": "temperature"})
+    choice("method", "cot_decoding_original", CotDecoding, paths=10, **original)
+    choice("method", "prefix_scorer", PrefixScorer)
     shots = "${oc.select:dataset.shots,0}"
-    choice("method", "rap", ReasoningViaPlanning, short={"temperature": "temperature"}, shots=shots)
+    choice("method", "rap", ReasoningViaPlanning, shots=shots)
 
-    choice("method", "program_consistency", ProgramConsistency, **sampled)
-    choice("method", "program", ProgramConsistency, **sampled, samples=1, name="program")
-    choice("method", "mixed_consistency", MixedConsistency, **sampled)
+    choice("method", "program_consistency", ProgramConsistency)
+    choice("method", "program", ProgramConsistency, samples=1, name="program")
+    choice("method", "mixed_consistency", MixedConsistency)
 
     _votes("adaptive_consistency", samples=1, rounds=39, rule="settled", confidence=0.95)
     _votes("early_stopping_consistency", samples=5, rounds=7, rule="unanimous")
@@ -296,12 +296,10 @@ def _votes(
     (arXiv 2508.15260; windows of 16 tokens, the paper's have 2048), self-certainty (arXiv 2502.18581). The
     last two read the 20 likeliest tokens.
     """
-    keys = {"k": "samples", "rounds": "stopping.rounds", "temperature": "decoding.temperature"}
     choice(
         "method",
         name,
         VerifiedSampling,
-        short=keys,
         name=name,
         samples=samples,
         stopping=part(Stopping, rounds=rounds, rule=rule, confidence=confidence),
@@ -369,11 +367,16 @@ def known_keys() -> set[str]:
     groups = [folder.name for folder in conf.iterdir() if folder.is_dir()]
     if GlobalHydra.instance().is_initialized():
         groups += GlobalHydra.instance().config_loader().list_groups("")
-    nodes = ConfigStore.instance().repo
-    ours = [group for group, node in nodes.items() if isinstance(node, dict) and group != "hydra"]
+    ours = _groups()
     keys = [key for group in ours for node in registered(group).values() for key in node]
     top = map(str, OmegaConf.load(conf / "config.yaml"))
     return {*groups, *ours, *keys, *top} - {"defaults", "hydra"}
+
+
+def _groups() -> list[str]:
+    """The groups of the registered choices."""
+    nodes = ConfigStore.instance().repo
+    return [group for group, node in nodes.items() if isinstance(node, dict) and group != "hydra"]
 
 
 def registered(group: str) -> dict[str, dict[str, Any]]:
@@ -392,7 +395,7 @@ def owners(name: str) -> dict[str, list[str]]:
     A choice is ``acquisition=ucb``.
     """
     found: dict[str, list[str]] = {}
-    for group in (*PARTS, "engine", "grader", "launcher", "logging"):
+    for group in _groups():
         for chosen, node in registered(group).items():
             for key in _keys(node):
                 if key.rpartition(".")[2] == name:

@@ -322,14 +322,8 @@ def run_name(*parts: str) -> str:
     return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-PROMPT_SETTINGS: dict[str, Any] = {
-    "answer_type": None,
-    "layout": "auto",
-    "system": None,
-    "date": DATE,
-    "chat_options": {},
-}
-"""Settings of a prompt besides its wording, with their defaults."""
+PROMPT_SETTINGS: dict[str, Any] = {"layout": "auto", "system": None, "date": DATE, "chat_options": {}}
+"""Settings of a prompt that do not depend on the type of answer, with their defaults."""
 
 PromptLike: TypeAlias = str | PathLike[str] | Mapping[str, Any] | Wording
 """The name of a shipped prompt, a file, a mapping or an object."""
@@ -350,7 +344,8 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
                 f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
             ) from error
     wording = _with_target("Wording", "prompt", content)
-    settings = {key: wording.pop(key, default) for key, default in PROMPT_SETTINGS.items()}
+    defaults = {"answer_type": None, **PROMPT_SETTINGS}
+    settings = {key: wording.pop(key, default) for key, default in defaults.items()}
     for key, kind in (("reviews", "ReviewWording"), ("tasks", "TaskWording")):
         if not isinstance(entries := wording.get(key) or {}, Mapping):
             raise UserError(f"prompt.{key}: expected names with a wording each, got {entries!r:.80}")

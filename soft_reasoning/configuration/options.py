@@ -30,21 +30,18 @@ RUN_KEYS = (
 )
 """Keys that only a run of a data set reads."""
 
-PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
-"""Parts of a method that an option replaces: by a name or an object."""
+REPLACED = ("k", "rounds", "temperature", "verifier", "reward", "final", "acquisition", "stopping")
+"""Options that replace a value or a part of a method: by a value, an object or a choice's name."""
 
 OBJECTS = {
-    "reward": ("coherence_of", "judge.combine.Reward()"),
+    "reward": ("coherence_of", "judge.reward.Reward()"),
     "final": ("choose", "judge.final.FinalAnswer()"),
     "stopping": ("reason", "search.stopping.Stopping()"),
 }
 """For parts that are objects: a method of theirs, and an example in errors."""
 
-VALUES = ("k", "rounds", "temperature")
-"""Options that are values of a method or its parts."""
-
-PER_CALL = ("max_tokens", "max_seconds", "stop", "seed")
-"""Options on which no part depends."""
+FOR_ANY = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
+"""Options that hold for any method."""
 
 
 class Options(TypedDict, total=False):
@@ -159,14 +156,13 @@ def _check_known(options: Mapping[str, Any], where: str, known: Sequence[str]) -
 
 def named(options: Mapping[str, Any]) -> list[str]:
     """Return the words of a configuration for the options that name choices: a method, a preset, parts."""
-    names = {name: options.get(name) for name in ("method", "preset", *PARTS)}
+    names = {name: options.get(name) for name in ("method", "preset", *REPLACED)}
     return [f"{name}={quoted(value)}" for name, value in names.items() if isinstance(value, str)]
 
 
 def replaced(method: Method, options: Mapping[str, Any]) -> Method:
     """Return ``method`` with the values and the objects among ``options`` in their places.
 
-    A method's ``short`` maps the name of an option to its field, where these differ; a dot leads into a part.
     All are replaced at once, since a method checks them together.
 
     Raises:
@@ -176,9 +172,9 @@ def replaced(method: Method, options: Mapping[str, Any]) -> Method:
     if (tokens := options.get("max_new_tokens")) is not None:
         method = _limited(method, tokens)
     own: dict[str, Any] = {}
-    for name in (*VALUES, *PARTS):
+    for name in REPLACED:
         value = options.get(name)
-        if value is None or (name in PARTS and isinstance(value, str)):
+        if isinstance(value, str | None):  # a name is part of the configuration
             continue
         field, _, rest = getattr(method, "short", {}).get(name, name).partition(".")
         _check_has(method, field, name, method.name)

@@ -32,7 +32,14 @@ from soft_reasoning.configuration.compose import (
     quoted,
 )
 from soft_reasoning.configuration.errors import NoSuchOption
-from soft_reasoning.configuration.options import Options, check_overrides, checked, named, replaced
+from soft_reasoning.configuration.options import (
+    FOR_ANY,
+    Options,
+    check_overrides,
+    checked,
+    named,
+    replaced,
+)
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.prompts import Exemplar
@@ -113,8 +120,7 @@ class Setup:
         """
         changes, defaults = dict(checked(changes, "solve")), dict(self._options)
         if changes.get("method", defaults.get("method")) != defaults.get("method"):
-            kept = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
-            defaults = {key: value for key, value in defaults.items() if key in kept}
+            defaults = {key: value for key, value in defaults.items() if key in FOR_ANY}
         options: Mapping[str, Any] = {**defaults, **changes}
         config, method = self._method(options, words)
         check_wording(config, method)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from soft_reasoning.judge.final import standing
 from soft_reasoning.schedule.method import Context
@@ -27,6 +27,7 @@ class SampledMethod:
     top_k: int = 50
     top_p: float = 1.0
     max_new_tokens: int = MAX_NEW_TOKENS
+    short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
 
     @property
     def sampling(self) -> Sampling:

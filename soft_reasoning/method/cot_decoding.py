@@ -46,7 +46,7 @@ class CotDecoding(SampledMethod):
     continuation: str = "sample"
     aggregate: str = "majority"
     name: str = "cot_decoding"
-    short: ClassVar[Mapping[str, str]] = {"k": "paths"}
+    short: ClassVar[Mapping[str, str]] = {"k": "paths", "temperature": "temperature"}
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")

@@ -7,9 +7,8 @@ They rarely make the same mistake, so an answer on which they agree is rarely wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
@@ -49,7 +48,6 @@ class MixedConsistency(SampledMethod):
     program_weight: float = 1.0
     repeat_weight: float = 1.0
     name: str = "mixed_consistency"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")

@@ -64,7 +64,7 @@ class PrefixScorer:
     strength: float = 1.0
     max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "prefix_scorer"
-    short: ClassVar[Mapping[str, str]] = {"k": "candidates"}
+    short: ClassVar[Mapping[str, str]] = {"k": "candidates", "temperature": "temperature"}
 
     def __post_init__(self) -> None:
         choice("form", self.form, FORMS)

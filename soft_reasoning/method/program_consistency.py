@@ -23,7 +23,7 @@ class ProgramConsistency(Programs):
     """
 
     name: str = "program_consistency"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
+    short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         programs = yield from self.write(problem, context, 0, self.samples, role="candidate")

@@ -7,7 +7,6 @@ tokens, and solutions branch. The method shows the effect of soft tokens that ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,7 +39,6 @@ class RandomSoftPrompts(SampledMethod):
     tokens: int = 4
     scale: float = 1.0
     name: str = "random_soft_prompts"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -8,10 +8,10 @@ votes for its answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
@@ -100,6 +100,7 @@ class ReasoningViaPlanning(SampledMethod):
     top_p: float = 0.95
     shots: int = 0
     name: str = "rap"
+    short: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}
 
     def __post_init__(self) -> None:
         counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")

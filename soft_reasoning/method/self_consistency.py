@@ -7,9 +7,7 @@ problems that the others do not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.method.base import SampledMethod, majority_vote
@@ -37,7 +35,6 @@ class SelfConsistency(SampledMethod):
     first_top_k: int | None = None
     temperatures: tuple[float, ...] | None = None
     name: str = "self_consistency"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")

@@ -79,6 +79,8 @@ class SoftReasoning(VerifiedMethod):
     max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "soft_reasoning"
     short: ClassVar[Mapping[str, str]] = {
+        "k": "k",
+        "placement": "placement",
         "rounds": "stopping.rounds",
         "temperature": "decoding.temperature",
         "acquisition": "optimiser.acquisition",

@@ -38,7 +38,11 @@ class SoftToken:
     top_p: float = 1.0
     max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "soft_token"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples"}
+    short: ClassVar[Mapping[str, str]] = {
+        "k": "samples",
+        "temperature": "temperature",
+        "point": "point",
+    }
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")

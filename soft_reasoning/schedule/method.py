@@ -82,6 +82,7 @@ class Method(Protocol):
     draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage`` to
     the scheduler.
 
+    A method's ``short`` maps short options such as ``k`` to its fields; a dot leads into a part.
     A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
     then pass@m is estimated.
     """

@@ -13,7 +13,7 @@ from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.compose import choices
 from soft_reasoning.configuration.errors import NoSuchOption
-from soft_reasoning.configuration.options import Options
+from soft_reasoning.configuration.options import FOR_ANY, Options
 from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.serve.errors import ApiError
 from soft_reasoning.serve.requests import Body
@@ -23,8 +23,6 @@ from soft_reasoning.types import Problem, Round, Usage, UserError
 
 RETRIES = 5
 """Samples that are written where an answer does not have the form that was asked for."""
-KEPT = ("stop", "max_seconds", "seed", "max_new_tokens")
-"""Options of the first call that hold for them."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -111,7 +109,7 @@ class Service:
         Raises:
             ApiError: If none of them has the form that was asked for.
         """
-        kept = {name: value for name, value in options.items() if name in KEPT}
+        kept = {name: value for name, value in options.items() if name in FOR_ANY}
         most = options.get("max_tokens")
         if most is None or (most := most - failed.generated_tokens) > 0:
             samples: Any = {**kept, "max_tokens": most, "method": "self_consistency", "k": RETRIES}

@@ -24,7 +24,7 @@ from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired
 from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
 from soft_reasoning.lab.runs.manifest import flatten, result_keys, setting_keys
-from soft_reasoning.lab.runs.records import COVERAGE_AT, read_outcomes
+from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, read_outcomes
 from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
@@ -50,7 +50,7 @@ TOTALS = {
     "flops": "flops.total",
 }
 OTHERS = {"problems": "problems", "decided": "decided", "one_text": "one_text"}
-PEAKS = {"kv": "peak_bytes.kv", "activations": "peak_bytes.activations"}
+PEAKS = {kind: f"peak_bytes.{kind}" for kind in MEMORY}
 """Columns by their keys in results.json: means over runs, and the most of all runs."""
 
 PREFERRED = "soft_reasoning"
