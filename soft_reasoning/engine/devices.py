@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import psutil
 import torch
@@ -85,8 +85,8 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
 def product_speeds(width: int) -> dict[tuple[torch.dtype, int], float]:
     """Operations per second on this CPU of a linear layer of ``width`` inputs, by dtype and threads.
 
-    It takes about ``SECONDS_TIMED``. A speed is the mean over its share of that time, not the best: where
-    other work takes a core, threads wait for each other.
+    It takes about ``SECONDS_TIMED``. One thread is timed by the processor's clock, which other work does not
+    change. Several threads are timed by the wall's: where other work takes a core, they wait for each other.
     """
     most, speeds = torch.get_num_threads(), dict[tuple[torch.dtype, int], float]()
     columns = max(64, OPERATIONS_TIMED // (2 * ROWS_TIMED * width))
@@ -96,8 +96,9 @@ def product_speeds(width: int) -> dict[tuple[torch.dtype, int], float]:
             torch.set_num_threads(count)
             rows, weight = torch.ones(ROWS_TIMED, width, dtype=dtype), torch.ones(columns, width, dtype=dtype)
             torch.nn.functional.linear(rows, weight)  # sets its threads and kernels up
-            start, repeats = perf_counter(), 0
-            while (seconds := perf_counter() - start) < SECONDS_TIMED / len(kinds) or not repeats:
+            clock = thread_time if count == 1 else perf_counter
+            start, repeats = clock(), 0
+            while (seconds := clock() - start) < SECONDS_TIMED / len(kinds) or not repeats:
                 torch.nn.functional.linear(rows, weight)
                 repeats += 1
             speeds[dtype, count] = repeats * 2 * ROWS_TIMED * width * columns / seconds

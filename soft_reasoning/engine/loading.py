@@ -53,15 +53,13 @@ def choose_dtype(
 
 
 def _choose_dtype(width: int) -> torch.dtype:
-    """The faster of bfloat16 and float32 on this CPU."""
-    best = dict[torch.dtype, float]()
-    for (dtype, _), speed in product_speeds(width).items():
-        best[dtype] = max(speed / 1e9, best.get(dtype, 0.0))
-    exact, half = best[torch.float32], best[torch.bfloat16]
+    """The faster of bfloat16 and float32 on this CPU, by one thread: so other work does not change it."""
+    speeds = product_speeds(width)
+    exact, half = (speeds[dtype, 1] / 1e9 for dtype in (torch.float32, torch.bfloat16))
     chosen = torch.bfloat16 if half > GAIN * exact else torch.float32
     other = "float32 is exact" if chosen == torch.bfloat16 else "bfloat16 takes half the memory"
     kind = str(chosen).removeprefix("torch.")
-    reached = f"products reach {exact:.0f} GFLOPS in float32 here and {half:.0f} in bfloat16"
+    reached = f"one thread reaches {exact:.0f} GFLOPS in float32 products here and {half:.0f} in bfloat16"
     log.info("%s: %s; model.dtype=%s", kind, reached, other)
     return chosen
 
