@@ -31,8 +31,7 @@ from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.paths import resolve
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.data.exemplars import Exemplar
-from soft_reasoning.prompts import Prompts
+from soft_reasoning.prompts import Exemplar, Prompts
 from soft_reasoning.types import Problem, UserError
 
 IGNORED = -100

@@ -51,7 +51,7 @@ def run_one(
     if isinstance(method, SoftToken):
         method.learnt.check_unseen(problems)
     check_signals()
-    solver = launcher.start(config, problems, dataset.exemplars())
+    solver = launcher.start(config, problems, dataset.exemplars(), method)
     check_signals()
     return run(
         problems,

@@ -45,23 +45,7 @@ def attend_blocks(
     if q.device.type == "cuda":
         from soft_reasoning.engine.huggingface import paged_kernel  # without a GPU there may be no Triton
 
-        attend = paged_kernel.attend_blocks
-    else:
-        attend = _attend_blocks
-    return attend(q, keys, values, table, positions, scale, window, softcap, sinks)
-
-
-def _attend_blocks(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    table: Tensor,
-    positions: Tensor,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
+        return paged_kernel.attend_blocks(q, keys, values, table, positions, scale, window, softcap, sinks)
     rows, (_, heads, _, block) = len(q), keys.shape
     k = keys[table].permute(0, 2, 3, 1, 4).flatten(3).float()  # (R, Hkv, d, W * BLOCK)
     v = values[table].transpose(1, 2).flatten(2, 3).float()

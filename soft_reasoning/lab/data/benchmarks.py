@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from soft_reasoning.lab.data import fields
-from soft_reasoning.lab.data.exemplars import Exemplar
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError
 
 Row = Mapping[str, Any]

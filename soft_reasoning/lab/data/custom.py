@@ -11,8 +11,8 @@ from typing import Any, Self
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.lab.data import fields
-from soft_reasoning.lab.data.exemplars import Exemplar
 from soft_reasoning.lab.data.sources import Row, located
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError
 
 log: logging.Logger = logging.getLogger(__name__)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from hydra.utils import get_method
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import OptionError, choice, finite, whole
+from soft_reasoning.checks import OptionError, choice, finite, local_path, whole
 from soft_reasoning.configuration.build import built
+from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.custom import Columns
-from soft_reasoning.lab.data.exemplars import from_config
 from soft_reasoning.lab.data.sources import Hub, Row, located, read_file, read_hub
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError, generator_for, shortened
@@ -42,7 +43,7 @@ class Dataset:
             smaller ``limit`` takes a prefix of a larger one's problems.
         seed: Seed of ``sample=random``. It is not the run's, so all runs solve the same problems.
         shots: Number of exemplars in the prompt, from the first of ``exemplars``.
-        exemplars: List of mappings or a YAML file (``data.exemplars.from_config``).
+        exemplars: List of mappings or a YAML file (``read_exemplars``).
         train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, another ``hub``, or a ``split`` of the
             problems' hub.
     """
@@ -101,7 +102,7 @@ class Dataset:
         Raises:
             UserError: If the data set has fewer.
         """
-        exemplars = from_config(self._exemplars) if self.shots else []
+        exemplars = read_exemplars(self._exemplars) if self.shots else []
         if len(exemplars) < self.shots:
             raise UserError(
                 f"dataset.shots={self.shots}: expected as many exemplars, got {len(exemplars)}; lower it, or "
@@ -199,3 +200,36 @@ def _fitted(adapter: Adapter, rows: Sequence[Row]) -> Adapter:
 def build_dataset(config: DictConfig) -> Dataset:
     """Build the data set that ``config.dataset`` names."""
     return built(config, "dataset")
+
+
+def read_exemplars(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
+    """Read exemplars from a list of mappings (question, thought, answer) or from a YAML file.
+
+    The file holds the list at its top or under ``exemplars``.
+
+    Raises:
+        UserError: If an entry is incomplete; it names the entry.
+    """
+    if isinstance(source, str):
+        where, entries = source, _from_yaml(local_path("dataset.exemplars", source))
+    else:
+        where, entries = "dataset.exemplars", source or ()
+    exemplars: list[Exemplar] = []
+    for position, entry in enumerate(entries, start=1):
+        try:
+            parts = (fields.text(entry, key) for key in ("question", "thought", "answer"))
+            exemplars.append(Exemplar(*parts))
+        except UserError as error:
+            raise UserError(f"{where} entry {position}: {error}") from error
+    return exemplars
+
+
+def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, YAMLError) as error:
+        raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({error!s:.160})") from error
+    content = content.get("exemplars") if isinstance(content, Mapping) else content
+    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
+        raise UserError(f"{file}: expected a list of entries with question, thought and answer")
+    return content

@@ -21,6 +21,7 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.scheduler import MAX_LIVE, drive
@@ -65,9 +66,15 @@ class LocalLauncher:
         self._settings: Any = None
         self._models = SecondModels()
 
-    def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Local:
+    def start(
+        self,
+        config: DictConfig,
+        problems: Sequence[Problem],
+        exemplars: Sequence[Exemplar] = (),
+        method: Method | None = None,
+    ) -> Local:
         """As ``Launcher.start``."""
-        method, settings = build_method(config), plain(config.engine)
+        method, settings = method or build_method(config), plain(config.engine)
         check_wording(config, method)
         if self._engine is None or self._settings != settings:
             self._close_engine()

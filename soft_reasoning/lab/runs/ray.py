@@ -23,7 +23,9 @@ from soft_reasoning.configuration.build import built, check_problems, plain
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.runs.local import Local, LocalLauncher
 from soft_reasoning.lab.runs.signals import check_signals
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock, Job
+from soft_reasoning.schedule.method import Method
 from soft_reasoning.schedule.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
@@ -49,7 +51,7 @@ class RayActor:
         self._replaying = ExitStack()
 
     async def begin(
-        self, config: Mapping[str, Any], exemplars: Sequence[Any], problems: Sequence[Problem] = ()
+        self, config: Mapping[str, Any], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
     ) -> Mapping[str, Any]:
         """Prepare a run and return the manifest's entries about the engine.
 
@@ -67,7 +69,7 @@ class RayActor:
     async def solve(
         self,
         config: Mapping[str, Any],
-        exemplars: Sequence[Any],
+        exemplars: Sequence[Exemplar],
         problem: Problem,
         completions: StoreFile | None = None,
     ) -> tuple[Problem, Result]:
@@ -116,7 +118,11 @@ class RayLauncher:
         self._workers: list[Any] = []
 
     def start(
-        self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
+        self,
+        config: DictConfig,
+        problems: Sequence[Problem],
+        exemplars: Sequence[Exemplar] = (),
+        method: Method | None = None,
     ) -> RaySolver:
         """Return a solver when the first worker is ready.
 
@@ -152,7 +158,7 @@ class RaySolver:
         workers: Sequence[Any],
         config: DictConfig,
         problems: Sequence[Problem],
-        exemplars: Sequence[Any],
+        exemplars: Sequence[Exemplar],
     ) -> None:
         self._ray, self._live = ray, config.max_live
         self._workers, self._run = list(workers), (ray.put(plain(config)), ray.put(list(exemplars)))

@@ -28,7 +28,9 @@ from soft_reasoning.lab.runs.records import Graded, Record, read_records
 from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock
+from soft_reasoning.schedule.method import Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.types import Problem, Result, Usage, UserError
 
@@ -64,8 +66,16 @@ class Solver(Protocol):
 class Launcher(Protocol):
     """Starts solvers and keeps their engines between runs."""
 
-    def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Solver:
+    def start(
+        self,
+        config: DictConfig,
+        problems: Sequence[Problem],
+        exemplars: Sequence[Exemplar] = (),
+        method: Method | None = None,
+    ) -> Solver:
         """Return a solver for ``config``; engines are reused if the next configuration allows it.
+
+        ``method`` is that of ``config``, if it is built already; workers elsewhere build their own.
 
         Raises:
             UserError: If a prompt is too long.

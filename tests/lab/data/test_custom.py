@@ -8,7 +8,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.dataset import Dataset
-from soft_reasoning.lab.data.exemplars import Exemplar
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import UserError
 
 ROWS = [

@@ -4,7 +4,8 @@ import pytest
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.data.exemplars import Exemplar, from_config
+from soft_reasoning.lab.data.dataset import read_exemplars
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import UserError
 
 
@@ -12,7 +13,7 @@ def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("- {question: How many, thought: Just one., answer: 1}\n", encoding="utf-8")
     expected = [Exemplar("How many", "Just one.", "1")]
-    assert from_config(str(file)) == expected
+    assert read_exemplars(str(file)) == expected
     options = ["dataset=gsm8k", f"dataset.exemplars={file}", "dataset.shots=1"]
     assert build_dataset(compose_config(options)).exemplars() == expected
 
@@ -29,4 +30,4 @@ def test_bad_files_are_refused(tmp_path, text, message):
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
-        from_config(str(file))
+        read_exemplars(str(file))
