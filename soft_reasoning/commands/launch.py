@@ -84,7 +84,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             print(OmegaConf.to_yaml(compose_config(options)), end="")
             return None
         check_signals()
-        sys.argv[1:] = [*options, *flags]  # Hydra reads no option after a flag
+        sys.argv[1:] = [*options, *flags]  # which hydra.main reads; no option may follow a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
 
