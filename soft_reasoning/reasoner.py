@@ -245,7 +245,12 @@ class SoftReasoner:
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
-        self, questions: QuestionLike, *, on_round: OnRound | None = None, **options: Unpack[Options]
+        self,
+        questions: QuestionLike,
+        *,
+        on_round: OnRound | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        **options: Unpack[Options],
     ) -> Solution: ...
 
     @overload
@@ -254,6 +259,7 @@ class SoftReasoner:
         questions: Iterable[QuestionLike],
         *,
         on_round: OnRound | None = None,
+        on_progress: Callable[[int], None] | None = None,
         **options: Unpack[Options],
     ) -> list[Solution]: ...
 
@@ -262,9 +268,14 @@ class SoftReasoner:
         questions: QuestionLike | Iterable[QuestionLike],
         *,
         on_round: OnRound | None = None,
+        on_progress: Callable[[int], None] | None = None,
         **options: Unpack[Options],
     ) -> Solution | list[Solution]:
-        """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work."""
+        """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work.
+
+        ``on_progress`` is called with the tokens generated so far, several times a second from when the
+        first question is begun.
+        """
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
@@ -277,7 +288,15 @@ class SoftReasoner:
         with self._working(jobs, send):
             ended = 0
             while ended < len(jobs):
-                ended += _ended(await updates.get(), on_round)
+                try:
+                    async with asyncio.timeout(REDRAW):
+                        update = await updates.get()
+                except TimeoutError:
+                    pass
+                else:
+                    ended += _ended(update, on_round)
+                if on_progress is not None and any(job.begun for job in jobs.values()):
+                    on_progress(sum(job.written for job in jobs.values()))
         return self._solutions(problems, alone, jobs)
 
     def problem(self, question: QuestionLike, gold: str | None = None) -> Problem:

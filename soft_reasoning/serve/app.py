@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import chain
 from socket import AF_INET, AF_INET6
 from typing import Annotated, Any, TypeVar
@@ -168,21 +168,28 @@ async def unless_disconnected(http: Request, work: Awaitable[T]) -> T:
 
 
 async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
-    """Yield events of finished rounds, comments while nothing happens, and the answer."""
-    rounds, begin = asyncio.Queue[Round | None](), reply.begin()
-    task = asyncio.create_task(service.solve(reply.body, rounds.put_nowait))
-    task.add_done_callback(lambda _: rounds.put_nowait(None))
+    """Yield what is known at once, finished rounds, the tokens so far at intervals, and the answer."""
+    updates, begin, tokens = asyncio.Queue[Round | int | None](), reply.begin(), 0
+    task = asyncio.create_task(service.solve(reply.body, updates.put_nowait))
+    task.add_done_callback(lambda _: updates.put_nowait(None))
+    clock, seconds = asyncio.get_running_loop().time, service.settings.keep_alive_seconds
+    due = clock() + seconds
     try:
         while True:
+            news: Iterable[str] = ()
             try:
-                async with asyncio.timeout(service.settings.keep_alive_seconds):
-                    round = await rounds.get()
+                async with asyncio.timeout_at(due):
+                    update = await updates.get()
             except TimeoutError:
-                yield ": in progress\n\n"
-                continue
-            if round is None:
-                break
-            for part in chain(begin, reply.report_round(round)):
+                due, news = clock() + seconds, reply.note(f"{tokens} tokens so far\n")
+            else:
+                if update is None:
+                    break
+                if isinstance(update, int):
+                    tokens = max(tokens, update)  # between two counts a completion is in neither
+                else:
+                    news = reply.report_round(update)
+            for part in chain(begin, news):
                 yield part
         for part in chain(begin, reply.end(task.result())):
             yield part

@@ -92,6 +92,10 @@ def format_round(number: int, candidates: Sequence[Candidate]) -> str:
     return f"Round {number + 1}: {len(candidates)} candidates, the best says {answer}{reward}\n"
 
 
+IN_ONE_PART = "The answer comes in one part, when the search has ended.\n"
+"""The first line of a stream."""
+
+
 def event(data: dict[str, Any]) -> str:
     """Return a server-sent event."""
     return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
@@ -145,12 +149,17 @@ class ChatReply:
 
     def begin(self) -> Iterator[str]:
         """Yield the first events of a stream."""
-        yield self._chunk([{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}])
+        delta = {"role": "assistant", **_reasoning(IN_ONE_PART)}
+        yield self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
+
+    def note(self, line: str) -> Iterator[str]:
+        """Yield a line about the work."""
+        yield self._chunk([{"index": 0, "delta": _reasoning(line), "finish_reason": None}])
 
     def report_round(self, round: Round) -> Iterator[str]:
         """Yield the events of a finished round."""
         self.streamed_lines.append(format_round(round.number, round.candidates))
-        yield self._chunk([{"index": 0, "delta": _reasoning(self.streamed_lines[-1]), "finish_reason": None}])
+        yield from self.note(self.streamed_lines[-1])
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
@@ -192,10 +201,10 @@ class TextReply(ChatReply):
         return {"text": choice.text, "logprobs": logprobs}
 
     def begin(self) -> Iterator[str]:
-        yield from ()
+        yield from self.note(IN_ONE_PART)
 
-    def report_round(self, round: Round) -> Iterator[str]:
-        yield f": {format_round(round.number, round.candidates)}\n"  # a comment: chunks have no such field
+    def note(self, line: str) -> Iterator[str]:
+        yield f": {line}\n"  # a comment: chunks have no field for it
 
     def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
         return choice
@@ -248,6 +257,10 @@ class ResponsesReply(ChatReply):
 
     def begin(self) -> Iterator[str]:
         yield self._event("created", response=self.head)
+        yield from self.note(IN_ONE_PART)
+
+    def note(self, line: str) -> Iterator[str]:
+        yield f": {line}\n"  # a comment: the reasoning of the whole response has no such line
 
     def report_round(self, round: Round) -> Iterator[str]:
         if not self.streamed_lines:

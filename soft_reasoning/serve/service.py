@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from soft_reasoning.answers import ANSWER_TYPES
@@ -56,8 +57,12 @@ class Service:
             raise ApiError(404, message, "model", "model_not_found")
         return self.names[name]
 
-    async def solve(self, body: Body, on_round: Callable[[Round], None] | None = None) -> list[Solution]:
+    async def solve(
+        self, body: Body, on_update: Callable[[Round | int], None] | None = None
+    ) -> list[Solution]:
         """Return the solution of each question of a request; a cancelled task ends its work.
+
+        ``on_update`` is called with every finished round, and often with the tokens generated so far.
 
         Raises:
             ApiError: For an invalid request, after too long a time, and for an internal error.
@@ -65,7 +70,7 @@ class Service:
         self.in_progress += 1
         try:
             async with asyncio.timeout(self.settings.max_seconds):
-                return await self._solve(body, on_round)
+                return await self._solve(body, on_update)
         except Exception as error:
             raise self._to_api_error(error) from None
         finally:
@@ -87,7 +92,7 @@ class Service:
         log.error("a request failed", exc_info=error)
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
-    async def _solve(self, body: Body, on_round: Callable[[Round], None] | None) -> list[Solution]:
+    async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
         if self.settings.unknown_fields == "refuse":
             body.refuse_unused()
         questions = body.questions(self.reasoner.context.engine.tokenizer)
@@ -95,7 +100,7 @@ class Service:
         if kind is not None:
             choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
         problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
-        solutions = await self._solved(problems, options, on_round)
+        solutions = await self._solved(problems, options, on_update)
         if body.form.type == "text":
             return solutions
         return [
@@ -127,15 +132,16 @@ class Service:
         )
 
     async def _solved(
-        self, problems: Sequence[Problem], options: Options, on_round: Callable[[Round], None] | None
+        self, problems: Sequence[Problem], options: Options, on_update: Callable[[Round | int], None] | None
     ) -> list[Solution]:
+        solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=on_update)
         try:
-            return await self.reasoner.asolve(problems, on_round=on_round, **options)
+            return await solve(**options)
         except NoSuchOption as error:
             if options.get("temperature") is None or error.name != "temperature":
                 raise
         options["temperature"] = None  # clients always send it, also to methods without a temperature
-        return await self.reasoner.asolve(problems, on_round=on_round, **options)
+        return await solve(**options)
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""

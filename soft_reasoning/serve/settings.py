@@ -31,7 +31,7 @@ class Settings(BaseModel):
         max_rounds: Rounds that a request may ask for.
         max_connections: Open connections.
         drain_seconds: Time for unfinished work after Ctrl-C or SIGTERM.
-        keep_alive_seconds: Time between comments in a waiting stream.
+        keep_alive_seconds: Time between two counts of tokens in a stream.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
@@ -51,7 +51,7 @@ class Settings(BaseModel):
     max_rounds: int = Field(default=64, ge=0)
     max_connections: int = Field(default=512, ge=1)
     drain_seconds: float = Field(default=30.0, ge=0)
-    keep_alive_seconds: float = Field(default=15.0, gt=0)
+    keep_alive_seconds: float = Field(default=10.0, gt=0)
 
     @classmethod
     def of(cls, group: Mapping[str, Any]) -> Settings:

@@ -12,7 +12,7 @@ openai = pytest.importorskip("openai")
 from soft_reasoning import Candidate, Solution  # noqa: E402
 from soft_reasoning.engine.fake import FakeTokenizer  # noqa: E402
 from soft_reasoning.serve.requests import TextBody  # noqa: E402
-from soft_reasoning.serve.responses import build_choices  # noqa: E402
+from soft_reasoning.serve.responses import IN_ONE_PART, build_choices  # noqa: E402
 from tests.serve.serving import QUESTION, ask, chat, served  # noqa: E402
 
 Q = QUESTION
@@ -179,21 +179,26 @@ def test_a_stream_holds_the_same_answer(client, model):
         parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
         assert "".join(part.delta.content or "" for part in parts) == choice.message.content
         reasoning = [getattr(part.delta, "reasoning", None) or "" for part in parts]
-        assert "".join(reasoning) == (choice.message.reasoning or "")
+        told = IN_ONE_PART if choice.index == 0 else ""
+        assert "".join(reasoning) == told + (choice.message.reasoning or "")
         assert [part.finish_reason for part in parts if part.finish_reason] == [choice.finish_reason]
         entries = next((part.logprobs.content for part in parts if part.logprobs), None)
         assert entries == (choice.logprobs and choice.logprobs.content)
 
 
-def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
+def test_a_stream_has_a_line_at_once_for_each_round_and_for_the_tokens_so_far(reasoner):
     body = {"model": "demo", "messages": chat(Q), "stream": True}
     with served(reasoner, keep_alive_seconds=0.05) as running:
         with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
             lines = [line for line in response.iter_lines() if line]
-    assert ": in progress" in lines and lines[-1] == "data: [DONE]"
+    assert lines[-1] == "data: [DONE]"
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
-    reasoning = [delta["reasoning_content"] for delta in deltas if delta.get("reasoning_content")]
+    first, *reasoning = [d["reasoning_content"] for d in deltas if d.get("reasoning_content")]
+    assert first == deltas[0]["reasoning_content"] == IN_ONE_PART
+    counts = [int(line.split()[0]) for line in reasoning if line.endswith(" tokens so far\n")]
+    assert counts == sorted(counts) and 0 < counts[-1] <= reasoner.solve(Q).total.generated_tokens
+    reasoning = [line for line in reasoning if not line.endswith(" tokens so far\n")]
     rounds = reasoner.solve(Q).rounds
     assert len(reasoning) == len(rounds) == 2
     best = max(rounds[1], key=lambda candidate: candidate.reward)
