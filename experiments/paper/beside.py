@@ -1,9 +1,11 @@
-"""The paper's figures beside those of finished runs: python -m experiments.paper.beside FOLDER
+"""The paper's figures beside those of finished runs: python -m experiments.paper.beside FOLDER [--as MODEL]
 
 FOLDER is a run or a sweep. Prints a row for each figure of the paper whose model, data set, shots, method and
 settings (200 problems, 300 new tokens, no fake engine) are those of the runs: ours (mean ± standard deviation
 over seeds, and the 95 % interval of drawing other problems), the paper's, and the difference; and the gain of
-Soft Reasoning over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
+Soft Reasoning over the best baseline. Llama 3.1 has the figures of Llama 3, since the paper names both; the
+first of them in the table counts in the mean over models. ``--as`` names the paper's model of runs in any
+folder. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ from soft_reasoning.types import UserError
 HERE = Path(__file__).parent
 
 MODELS = {
-    "llama3_8b": "llama-3-8b-instruct",
+    "llama3_8b": r"llama-3(\.1)?-8b-instruct",
     "qwen2_7b": "qwen2-7b-instruct",
     "qwen2_72b": "qwen2-72b-instruct",
     "mistral_7b": "mistral-7b-instruct",
 }
-"""Ends of the names or folders of the paper's models, without versions."""
+"""Patterns of the ends of names or folders of the paper's models, without versions."""
 
 EI = (
     "expected_improvement",
@@ -116,13 +118,16 @@ class Figure:
     tables: tuple[str, ...]
 
 
-def figures(config: Mapping[str, Any]) -> list[Figure]:
-    """Return the paper's figures for a run of ``config``, figure per metric; empty if there are none."""
+def figures(config: Mapping[str, Any], named: str | None = None) -> list[Figure]:
+    """Return the paper's figures for a run of ``config``, figure per metric; empty if there are none.
+
+    ``named`` is the paper's model of the run; by default its name or folder tells.
+    """
     flat = flatten(config)
     limit = PROBLEMS if flat.get("dataset.name") != "aime_2024" else flat.get("dataset.limit")
     if flat.get("dataset.limit") != limit or str(flat.get(f"engine{CLASS}")).endswith("FakeEngine"):
         return []
-    model, shots = match_model(str(flat.get("model.path"))), flat.get("dataset.shots")
+    model, shots = named or match_model(str(flat.get("model.path"))), flat.get("dataset.shots")
     by_metric: dict[str, Figure] = {}
     for row in _rows():
         if (
@@ -136,24 +141,26 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
     return list(by_metric.values())
 
 
-def beside(settings: Frame) -> Table:
-    """Return a row for each figure of the paper that fits one of the settings."""
+def beside(settings: Frame, named: str | None = None) -> Table:
+    """Return a row for each figure of the paper that fits one of the settings, all of the model ``named``."""
     rows = []
     for _, cell in settings.iterrows():
-        for figure in figures(cell.config[0]):
+        for figure in figures(cell.config[0], named):
             others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
             head = [cell.model, cell["data set"], str(cell.shots), cell.label]
             rows.append([*head, *compare(figure, cell), figure.tables[0] + others])
     gains = [
-        (*place, *gain) for place, there in settings.groupby(PLACE, sort=False) for gain in _gains(there)
+        (*place, *gain)
+        for place, there in settings.groupby(PLACE, sort=False)
+        for gain in _gains(there, named)
     ]
-    by_method: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
-    for model, shots, dataset, label, *points in gains:
+    by_method: dict[tuple[str, int, str], dict[str | None, tuple[float, float]]] = {}
+    for model, shots, dataset, path, label, *points in gains:
         rows.append(_gain_row(model, dataset, shots, label, *points))
-        by_method.setdefault((dataset, shots, label), []).append((points[0], points[1]))
+        by_method.setdefault((dataset, shots, label), {}).setdefault(match_model(path), (points[0], points[1]))
     for setting, points in by_method.items():
         if len(points) > 1:
-            means = (statistics.fmean(values) for values in zip(*points, strict=True))
+            means = (statistics.fmean(values) for values in zip(*points.values(), strict=True))
             rows.append(_gain_row(MEAN_MODEL.format(len(points)), *setting, *means))
     columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
     return Table(columns, rows, labels=5)
@@ -164,11 +171,11 @@ def _gain_row(model: str, dataset: str, shots: int, label: str, ours: float, pap
     return [model, dataset, str(shots), label, "accuracy, gain over best baseline", *gains, "tab:main_result"]
 
 
-def _gains(settings: Frame) -> list[tuple[str, float, float]]:
-    """Each label with its accuracy minus that of the best baseline in the same runs, ours and the paper's."""
+def _gains(settings: Frame, named: str | None) -> list[tuple[str, str, float, float]]:
+    """Each path and label with accuracy minus the best baseline's in the same runs, ours and the paper's."""
     pairs = []
     for _, cell in settings[settings["accuracy"].notna()].iterrows():
-        paper = [float(f.value) for f in figures(cell.config[0]) if f.metric == "accuracy"]
+        paper = [float(f.value) for f in figures(cell.config[0], named) if f.metric == "accuracy"]
         if paper:
             pairs.append((cell, 100 * cell.accuracy, paper[0]))
     baselines = [pair[1:] for pair in pairs if pair[0].method != "soft_reasoning"]
@@ -176,7 +183,10 @@ def _gains(settings: Frame) -> list[tuple[str, float, float]]:
         return []
     best, best_paper = (max(values) for values in zip(*baselines, strict=True))
     ours = [pair for pair in pairs if pair[0].method == "soft_reasoning"]
-    return [(cell.label, points - best, paper - best_paper) for cell, points, paper in ours]
+    return [
+        (cell.config[0]["model"]["path"], cell.label, points - best, paper - best_paper)
+        for cell, points, paper in ours
+    ]
 
 
 def compare(figure: Figure, cell: Row) -> list[str]:
@@ -251,11 +261,17 @@ def _same(value: Any, expected: Any) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run's or a sweep's folder")
-    folder = parser.parse_args().folder
+    parser.add_argument("--as", dest="named", choices=MODELS, help="the paper's model that the runs are of")
+    options = parser.parse_args()
+    folder: Path = options.folder
     try:
-        table = beside(by_setting(read_runs(sorted(path.parent for path in folder.rglob(RESULTS)))))
+        settings = by_setting(read_runs(sorted(path.parent for path in folder.rglob(RESULTS))))
+        table = beside(settings, options.named)
         if not table.rows:
-            raise UserError(f"{folder}: expected runs of the paper's settings, found none; see docs/paper.md")
+            raise UserError(
+                f"{folder}: expected runs of the paper's settings, found none; name the model by --as, or see "
+                "docs/paper.md"
+            )
     except UserError as error:
         parser.error(str(error))
     save(table, folder, "beside_paper")

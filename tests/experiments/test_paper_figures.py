@@ -28,7 +28,6 @@ def value(metric, config):
 @pytest.mark.parametrize(
     ("overrides", "options"),
     [
-        ("", {"model": "llama31_8b"}),
         ("model.path=someone/Qwen2-7B-Instruct-tuned", {}),
         ("embedding=token_simplex", {}),
         ("limit=10", {}),
@@ -42,6 +41,12 @@ def value(metric, config):
 def test_a_run_that_the_paper_has_no_like_of_finds_none(overrides, options):
     chosen = config(*overrides.split(), **options)
     assert not any(figure.metric in ("accuracy", "coverage") for figure in figures(chosen))
+
+
+def test_llama_3_1_and_any_folder_have_figures():
+    assert value("accuracy", config(model="llama31_8b")) == value("accuracy", config())
+    assert value("accuracy", folder := config("model.path=/models/mine")) is None
+    assert figures(folder, "llama3_8b") == figures(config())
 
 
 def test_verdicts_of_the_first_round_need_no_later_one():
@@ -89,11 +94,11 @@ def test_gains_are_averaged_over_models(tmp_path):
     methods = [["soft_reasoning"], ["cot_decoding"], ["self_consistency", "temperature=0.6"]]
     runs = [
         paper_run(tmp_path / f"{model}-{words[0]}", 0, accuracy, *words, model=model, shots=0)
-        for model, ours in (("llama3_8b", 0.6), ("qwen2_7b", 0.7), ("mistral_7b", 0.8))
+        for model, ours in (("llama3_8b", 0.6), ("llama31_8b", 0.9), ("qwen2_7b", 0.7), ("mistral_7b", 0.8))
         for words, accuracy in zip(methods, (ours, 0.5, 0.5), strict=True)
     ]
     gains = [row for row in beside(settings(runs)).rows if "gain" in row[4]]
-    expected = [["+10.0", "+5.5"], ["+30.0", "+6.3"], ["+20.0", "+6.6"], ["+20.0", "+6.1"]]
+    expected = [["+40.0", "+5.5"], ["+10.0", "+5.5"], ["+30.0", "+6.3"], ["+20.0", "+6.6"], ["+30.0", "+6.1"]]
     assert [row[5:7] for row in gains] == expected
     assert gains[-1][:4] == ["mean of 3 models", "gsm8k", "0", "soft_reasoning"]
 
