@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from peft import LoraConfig, get_peft_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
@@ -33,6 +32,15 @@ from soft_reasoning.engine.paths import resolve
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.prompts import Exemplar, Prompts
 from soft_reasoning.types import Problem, UserError
+
+try:
+    import accelerate  # pyright: ignore[reportUnusedImport]  # noqa: F401  (transformers' Trainer needs it)
+    from peft import LoraConfig, get_peft_model
+except ImportError as error:
+    raise SystemExit(
+        f"finetune.py: expected the packages peft and accelerate, got none ({error}); pip install "
+        "'soft-reasoning[finetuning]'"
+    ) from error
 
 IGNORED = -100
 """The label of a token that is not learnt."""

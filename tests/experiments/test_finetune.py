@@ -2,6 +2,7 @@
 
 import json
 import math
+import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -116,5 +117,7 @@ def test_a_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, mo
     with pytest.raises(Exception, match="model.adapter: expected"):
         build_engine(config)
     monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(SystemExit, match=r"pip install 'soft-reasoning\[finetuning\]'"):
+        runpy.run_path(script.__file__)
     with pytest.raises(Exception, match=r"pip install 'soft-reasoning\[finetuning\]'"):
         build_engine(config)
