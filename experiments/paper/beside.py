@@ -157,7 +157,8 @@ def beside(settings: Frame, named: str | None = None) -> Table:
     by_method: dict[tuple[str, int, str], dict[str | None, tuple[float, float]]] = {}
     for model, shots, dataset, path, label, *points in gains:
         rows.append(_gain_row(model, dataset, shots, label, *points))
-        by_method.setdefault((dataset, shots, label), {}).setdefault(match_model(path), (points[0], points[1]))
+        by_model = by_method.setdefault((dataset, shots, label), {})
+        by_model.setdefault(match_model(path), (points[0], points[1]))
     for setting, points in by_method.items():
         if len(points) > 1:
             means = (statistics.fmean(values) for values in zip(*points.values(), strict=True))
@@ -269,8 +270,8 @@ def main() -> None:
         table = beside(settings, options.named)
         if not table.rows:
             raise UserError(
-                f"{folder}: expected runs of the paper's settings, found none; name the model by --as, or see "
-                "docs/paper.md"
+                f"{folder}: expected runs of the paper's settings, found none; name the model by --as, or "
+                "see docs/paper.md"
             )
     except UserError as error:
         parser.error(str(error))
