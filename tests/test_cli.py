@@ -105,7 +105,7 @@ def test_methods_with_options_of_their_own_are_compared(command):
 def test_lines_of_the_hub_are_printed_once(command, monkeypatch):
     """The hub's logger has a handler of its own, and Hydra gives another to the root."""
     hub, printed = logging.getLogger("huggingface_hub"), io.StringIO()
-    monkeypatch.setattr(run_module, "run_command", lambda config, folder: hub.warning("Retrying in 1s"))
+    monkeypatch.setattr(run_module.Jobs, "run", lambda jobs, config, folder: hub.warning("Retrying in 1s"))
     monkeypatch.setattr(hub, "propagate", True)
     monkeypatch.setattr(hub, "handlers", [logging.StreamHandler(printed)])
     done = command("run", *FAKE)

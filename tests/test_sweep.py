@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning.configuration.build import build_engine
 from soft_reasoning.lab.reports.sweep import GAIN
+from soft_reasoning.lab.runs import local
 from tests.test_run import FAKE
 
 ROWS = {
@@ -44,6 +46,23 @@ def test_slurm_where_there_is_none_is_one_line(run, monkeypatch):
     done = run(*FAKE, "limit=2", "-m", "seed=0,1", "hydra/launcher=submitit_slurm")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "expected Slurm on this machine (srun), found none; use hydra/launcher=" in done.stderr
+
+
+def test_jobs_with_the_same_engine_share_it(run, monkeypatch):
+    loaded, closed = [], []
+
+    def load(config):
+        engine = build_engine(config)
+        loaded.append(config.engine.max_batch_rows)
+        monkeypatch.setattr(engine, "close", lambda: closed.append(config.engine.max_batch_rows))
+        return engine
+
+    monkeypatch.setattr(local, "build_engine", load)
+    sweep = ["limit=2", "method=cot", "-m", "seed=0,1", "hydra.sweep.dir=out"]
+    done = run("engine=hf", "engine.max_batch_rows=2,3", *sweep)
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path("out").glob("*/results.json"))) == 4
+    assert loaded == closed == [2, 3]
 
 
 @pytest.mark.slow

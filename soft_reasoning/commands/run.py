@@ -6,12 +6,18 @@ What takes seconds to import is imported after the options are checked: a wrong 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.commands.launch import launch, one_line_errors, refuse
 from soft_reasoning.configuration.compose import typed_keys
+
+if TYPE_CHECKING:
+    from soft_reasoning.lab.runs.runner import Launcher
 
 COMPARE = """\
 soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
@@ -21,16 +27,40 @@ A method may bring options in quotes: "soft_reasoning preset=paper". budget=equa
 many tokens as soft_reasoning."""
 
 
-def run_command(config: DictConfig, folder: Path) -> None:
-    """Run the configured method or comparison."""
-    from soft_reasoning.commands.solving import run_configured
+class Jobs:
+    """Runs the jobs of a command; the models of a job stay loaded for the next if that needs the same."""
 
-    run_configured(config, folder)
+    def __init__(self) -> None:
+        self._launcher: Launcher | None = None
+        self._settings: Any = None
+
+    def run(self, config: DictConfig, folder: Path) -> None:
+        """Run the configured method or comparison."""
+        from soft_reasoning.commands.solving import run_configured
+        from soft_reasoning.configuration.build import built, plain
+
+        judge = OmegaConf.select(config, "verifier.model")
+        settings = plain(config.launcher), plain(config.engine), judge
+        if self._launcher is None or self._settings != settings:
+            self.close()
+            self._launcher, self._settings = built(config, "launcher"), settings
+        try:
+            run_configured(config, folder, self._launcher)
+        finally:
+            if HydraConfig.get().runtime.choices["hydra/launcher"] != "basic":  # the next job is elsewhere
+                self.close()
+
+    def close(self) -> None:
+        """Free the models."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
 
 
 def main(words: Sequence[str]) -> None:
     """Run the command line ``run``."""
-    sweep = launch(run_command, words)
+    with closing(Jobs()) as jobs:
+        sweep = launch(jobs.run, words)
     if sweep is not None and sweep.is_dir():  # some of Hydra's flags run nothing
         with one_line_errors():
             from soft_reasoning.lab.reports.comparison import combine

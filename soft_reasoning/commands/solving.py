@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -111,13 +110,12 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     compare([summaries[label].folder for label in configs], folder)
 
 
-def run_configured(config: DictConfig, folder: Path) -> None:
+def run_configured(config: DictConfig, folder: Path, launcher: Launcher) -> None:
     """Run the configured method or comparison."""
-    with closing(built(config, "launcher")) as launcher:
-        if config.methods is None:
-            hydra = HydraConfig.get()
-            words, chosen = list(hydra.overrides.task), chosen_names(hydra.runtime.choices)
-            finished = run_one(config, folder, launcher, words=words, chosen=chosen)
-            print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
-        else:
-            run_comparison(config, folder, launcher)
+    if config.methods is None:
+        hydra = HydraConfig.get()
+        words, chosen = list(hydra.overrides.task), chosen_names(hydra.runtime.choices)
+        finished = run_one(config, folder, launcher, words=words, chosen=chosen)
+        print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
+    else:
+        run_comparison(config, folder, launcher)
