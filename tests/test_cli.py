@@ -119,6 +119,14 @@ def test_the_version_and_a_run_as_a_module(command, tmp_path):
     assert done.returncode == 0 and "soft-reasoning run [group=choice]" in done.stdout
 
 
+def test_the_configuration_of_a_comparison_is_that_of_each_row(run):
+    shown = run("methods=[cot,[soft_reasoning,'preset=paper']]", "--cfg", "job")
+    assert shown.returncode == 0, shown.stderr
+    first, second = yaml.safe_load_all(shown.stdout)
+    assert "--- # soft_reasoning preset=paper\n" in shown.stdout
+    assert (first["method"]["name"], "d" in first, second["d"]) == ("cot", False, 50)
+
+
 @pytest.mark.parametrize("method", choices("method"))
 def test_the_configuration_of_any_method_is_shown(run, method):
     """What follows from an option stands before Hydra's flags, behind which it reads none."""

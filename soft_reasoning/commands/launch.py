@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.checks import local_path
 from soft_reasoning.configuration.choices import conf_dir, known_keys
 from soft_reasoning.configuration.compose import (
+    compared_methods,
     compose_config,
     prepare,
     quoted,
@@ -81,7 +82,10 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(options))}"
             options.append(f"hydra.sweep.dir={quoted(sweep)}")
         if flags in (["--cfg", "job"], ["-c", "job"]):  # without the parts that the method does not read
-            print(OmegaConf.to_yaml(compose_config(options)), end="")
+            config = compose_config(options)
+            print("" if (rows := compared_methods(config)) else OmegaConf.to_yaml(config), end="")
+            for label, changes in rows.items():
+                print(f"--- # {label}\n{OmegaConf.to_yaml(compose_config([*options, *changes]))}", end="")
             return None
         check_signals()
         sys.argv[1:] = [*options, *flags]  # which hydra.main reads; no option may follow a flag
