@@ -41,11 +41,12 @@ class Jobs:
 
         judge = OmegaConf.select(config, "verifier.model")
         settings = plain(config.launcher), plain(config.engine), judge
-        if self._launcher is None or self._settings != settings:
+        if (launcher := self._launcher) is None or self._settings != settings:
             self.close()
-            self._launcher, self._settings = built(config, "launcher"), settings
+            self._launcher = launcher = built(config, "launcher")
+            self._settings = settings
         try:
-            run_configured(config, folder, self._launcher)
+            run_configured(config, folder, launcher)
         finally:
             if HydraConfig.get().runtime.choices["hydra/launcher"] != "basic":  # the next job is elsewhere
                 self.close()
