@@ -20,10 +20,12 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.choices import PARTS, conf_dir
 from soft_reasoning.configuration.compose import (
+    as_typed,
     choices,
     compared_methods,
     compose_config,
     quoted,
+    read_words,
     run_name,
 )
 from soft_reasoning.configuration.errors import one_line
@@ -169,10 +171,29 @@ def test_an_override_holds_any_value(value):
 def test_folder_names_leave_out_what_they_say_already_and_long_paths():
     assert run_name("demo", "cot", "limit=5,method=cot") == "demo-cot-limit_5"
     assert run_name("demo", "soft_reasoning", "preset=paper") == "demo-soft_reasoning-preset_paper"
-    named = run_name("custom", "cot", "dataset.path='/a/b/mine.csv',model=custom,model.path='A/Qwen3-1.7B'")
-    assert re.fullmatch(r"custom-cot-dataset.path_mine.csv-model.path_Qwen3-1.7B-\w{8}", named)
-    other = run_name("custom", "cot", "dataset.path='/c/mine.csv',model=custom,model.path='A/Qwen3-1.7B'")
+    typed = "dataset=custom,dataset.path={},model=custom,model.path=A/Qwen3-1.7B".format
+    named = run_name("custom", "cot", typed("'/a/b/mine.csv'"))
+    assert re.fullmatch(r"mine-cot-model_Qwen3-1.7B-\w{8}", named)
+    other = run_name("custom", "cot", typed("/c/mine.csv"))
     assert named != other and named[:-8] == other[:-8]
+    words = "dataset=custom,dataset.path=q_num.jsonl,method=mixed_consistency"
+    assert run_name("custom", "mixed_consistency", words) == "q_num-mixed_consistency"
+    assert run_name("gsm8k", "cot", "dataset.path=/a/b.jsonl,dataset=gsm8k").startswith(
+        "gsm8k-cot-dataset.path_"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dataset=own.csv", "model=/models/a", "k=3"],
+        ["model=file.gguf", "label=a b", "methods=[cot,[self_consistency,'k=3']]"],
+        ["+experiment=llama_zero", "model.path=/models/a", "dataset.path=gsm8k.jsonl"],
+        ["dataset=~/own.csv", "model=A/NAME", "label='it is, so'"],
+    ],
+)
+def test_options_are_shown_as_they_were_typed(words):
+    assert as_typed(read_words(words)) == words
 
 
 @pytest.mark.parametrize(
@@ -237,6 +258,7 @@ def test_parts_that_the_method_does_not_read_are_left_out():
     ("words", "message"),
     [
         ("search.dim=5", "got dim; did you mean embedding.dim?"),
+        ("embedding.place=last", "got place; did you mean placement?"),
         ("acquisition.beta=2", "got beta; acquisition=ucb has it"),
         (
             "verifier=program verifier.shots=1",

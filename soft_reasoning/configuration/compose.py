@@ -113,18 +113,33 @@ def read_words(words: Iterable[str]) -> list[str]:
         read.append(f"model={path if path in choices('model') else 'custom'}")
     own = tuple(key.removesuffix("_target_") for key in typed_keys(words) if key.endswith("._target_"))
     for word in words:
-        group, equals, value = word.partition("=")
-        text = value.strip("'\"")
-        if group == "model" and equals and is_path(text):
+        group, _, value = word.partition("=")
+        if group == "model" and _expanded(word):
             read += ["model=custom", f"model.path={value}"]
-        elif group == "dataset" and Path(text).suffix:
+        elif group == "dataset" and _expanded(word):
             read += ["dataset=custom", f"dataset.path={value}"]
-        elif group == "prompt" and is_file_name(text):
-            path = local_path("prompt", text).absolute()
+        elif group == "prompt" and _expanded(word):
+            path = local_path("prompt", value.strip("'\"")).absolute()
             read += ["prompt=file", f"prompt.path={quoted(path)}"]
         else:
             read.append(f"++{word}" if own and word.startswith(own) else word)
     return read
+
+
+def as_typed(words: Iterable[str]) -> list[str]:
+    """Return the shortest options that :func:`read_words` turns into ``words``, for people to read."""
+    typed = list[str]()
+    for word in words:
+        key, _, value = word.partition("=")
+        text = value.strip("'") if re.fullmatch(r"'[^'\\]*'", value) else value
+        group = key.removesuffix(".path")
+        chosen = next((before for before in (f"{group}=custom", f"{group}=file") if before in typed), "")
+        short = f"{group}={text}"
+        if group != key and chosen and _expanded(short):
+            typed[typed.index(chosen)] = short
+        else:
+            typed.append(f"{key}={text}" if _quote_value(f"{key}={text}") == word else word)
+    return typed
 
 
 def _quote_value(word: str) -> str:
@@ -133,6 +148,15 @@ def _quote_value(word: str) -> str:
     if not equals or _GRAMMAR.search(value):
         return word
     return key + equals + _VALUE.sub(lambda part: quoted(part[0]), value)
+
+
+def _expanded(word: str) -> bool:
+    """Whether the word names a file or a model where a choice of its group may stand."""
+    group, equals, value = word.partition("=")
+    text = value.strip("'\"")
+    if group == "model":
+        return bool(equals) and is_path(text)
+    return bool(Path(text).suffix) if group == "dataset" else group == "prompt" and is_file_name(text)
 
 
 def is_path(model: str) -> bool:
@@ -309,13 +333,18 @@ def run_name(*parts: str) -> str:
     """Return the folder name for ``parts``, the last of which may be options; equal parts get equal names.
 
     ``limit=5,seed=1`` becomes ``limit_5-seed_1``, which shells and addresses of pages take as it is. Options
-    that the other parts name already are left out. Paths keep their last component. Long and unusual names,
-    and names with shortened paths, end in a hash.
+    that the other parts name already are left out. A data set in a file has the file's name. Paths keep their
+    last component. Long and unusual names, and names with shortened paths, end in a hash.
     """
     texts = [str(part) for part in parts if part]
-    named = {f"{group}={text}" for text in texts for group in ("dataset", "method")} | {"model=custom"}
-    words = [word for text in texts for word in _WORDS.split(text) if word not in named]
+    named = {f"{group}={text}" for text in texts for group in ("dataset", "method")}
+    words = as_typed(word for text in texts for word in _WORDS.split(text))
+    words = [word for word in words if word not in named]
+    if words[:1] == ["custom"] and (files := [word for word in words if word.startswith("dataset=")]):
+        words.remove(files[0])
+        words[0] = files[0].rpartition(".")[0]
     name, short = ("-".join(group) for group in (words, [_FOLDERS.sub("", word) for word in words]))
+    name, short = name.removeprefix("dataset="), short.removeprefix("dataset=")
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", re.sub(r"[+']", "", short))
     if plain == re.sub("[=,]", "_", name.replace("+", "")) and len(plain) <= 120:
         return plain

@@ -99,7 +99,7 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     full = f"{where}.{key}" if where else key
     elsewhere = owners(key)
     others = ", ".join(elsewhere.get(full) or ())
-    similar = near(key, names)
+    similar = near(key, names) or near(key, known_keys())
     if others:
         fix = f"; {others} has it" if others.count("=") == 1 else f"; {others} have it"
     elif not elsewhere:

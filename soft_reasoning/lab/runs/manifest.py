@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from soft_reasoning.configuration.compose import as_typed
 from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
@@ -109,7 +110,7 @@ def build_manifest(
         chosen: The name of each group's choice.
     """
     return {
-        "command": shlex.join(["soft-reasoning", "run", *words]),
+        "command": shlex.join(["soft-reasoning", "run", *as_typed(words)]),
         "choices": dict(chosen or {}),
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
