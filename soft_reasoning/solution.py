@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.answers import AnswerGrader, equal
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory, Vote, count_votes, stored_verdicts
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
@@ -87,7 +87,7 @@ class Solution(Result):
             return None
         if self.unfinished:
             return max(self.candidates, key=lambda candidate: len(candidate.written), default=None)
-        agreeing = [c for c in self.candidates if c.answer == self.answer] or self.candidates
+        agreeing = [c for c in self.candidates if self._agrees(c)] or self.candidates
         return max(agreeing, key=lambda candidate: candidate.rank, default=None)
 
     @property
@@ -183,9 +183,13 @@ class Solution(Result):
             f"<blockquote>{html.escape(self.text)}</blockquote>{votes}<pre>{html.escape(rounds)}</pre>"
         )
 
+    def _agrees(self, candidate: Candidate) -> bool:
+        """Whether a candidate has the final answer, however a number is written."""
+        return equal(candidate.answer, self.answer, "open")
+
     def _verifiers_text(self) -> str | None:
         """The verifier's last text with the final answer, if no candidate has that answer."""
-        if any(candidate.answer == self.answer for candidate in self.candidates):
+        if self.answer is None or any(map(self._agrees, self.candidates)):
             return None
         for entry in reversed(self.trace):
             verdict = entry.get("verifier") or {}

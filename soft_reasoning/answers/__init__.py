@@ -1,6 +1,7 @@
 r"""Extracting answers from free text, comparing them, voting and grading.
 
-An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
+An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``) or as the
+fraction that is written (``3/10``; numbers are compared by value), a boolean as
 ``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means no answer. ``open``
 (any text), ``json`` and ``code`` are read from the whole text (``text``), others as follows.
 

@@ -28,15 +28,20 @@ _EXCLAIMED = re.compile(
 )
 """At the beginning of a statement or of the last sentence; before others it is a filler ("Sure! Let's")."""
 _WORD = re.compile(r"\w")
-_CONCEDES = re.compile(r"\W*(?:while|although|though)\b[^,]*,?", re.IGNORECASE)
+_CONCEDES = re.compile(
+    r"\W*(?:(?:while|although|though)\b[^,]*,?|it(?:['’]s|\sis)\s\w+\sthat\b[^,;]*(?=[,;]\s(?:but|yet|however)\b))",
+    re.IGNORECASE,
+)
 _BUT = re.compile(r"[,;]\s(?:but|yet|however)\b", re.IGNORECASE)
 _EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
 _DOUBTS = re.compile(
     r"\b(?:may|might|could|rarely|seldom|barely|hardly|scarcely|unlikely|doubt\w*|nobody|no one"
-    r"|fails?|far from|anything but|half|without|no way|opposite|contrary)\b",
+    r"|fails?|far from|anything but|half|no way|opposite|contrary)\b",
     re.IGNORECASE,
 )
-_IF = re.compile(r"\b(?:if|unless)\b", re.IGNORECASE)
+_IF = re.compile(r"\b(?:if|unless)\b.*\bwould\b", re.IGNORECASE)
+_ONLY_IF = re.compile(r"\s(?:only\s)?(?:if|unless)\b", re.IGNORECASE)
+"""Before and after a verdict that has a condition."""
 _REJECTS = re.compile(
     r"\b(?:(?:mistake|mistaken|error|wrong|incorrect|false) to|(?:nobody|no one) (?:would|could|can|should))"
     r" \w+(?: that)?(?: \w+){0,4} $",
@@ -56,7 +61,11 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
     if not verdicts:
         return None
     conceded = _CONCEDES.match(statement)
-    begin = max([conceded.end() if conceded else 0, *(match.end() for match in _BUT.finditer(statement))])
+    begin = conceded.end() if conceded else 0
+    for but in _BUT.finditer(
+        statement
+    ):  # "yes, but it is hard" is a yes, "it seems true, but it is false" is none
+        begin = but.end() if verdicts[-1].start >= but.end() else begin
     main = [verdict for verdict in verdicts if verdict.start >= begin]
     if not main or statement.rstrip().endswith("?"):
         return Reading(None)
@@ -69,9 +78,10 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
         return Reading(None) if beside else first
     if _REJECTS.search(before):
         return first._replace(answer=str(first.answer == "False")) if len(main) == 1 else Reading(None)
-    return first if agreed and not _unsure(before) and not _IF.search(statement) else Reading(None)
+    clear = agreed and not _unsure(before) and not _ONLY_IF.match(statement, first.end)
+    return first if clear else Reading(None)
 
 
 def _unsure(before: str) -> bool:
-    """Whether what stands before a verdict denies or doubts it."""
-    return bool(DENIES.search(before) or _DOUBTS.search(before))
+    """Whether what stands before a verdict denies or doubts it, or makes it hang on a condition."""
+    return bool(DENIES.search(before) or _DOUBTS.search(before) or _IF.search(before))

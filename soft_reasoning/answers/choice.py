@@ -18,10 +18,10 @@ from soft_reasoning.answers.text import folded
 
 _OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
 _ALONE = (
-    r"(?!\w|['’]\w|\s?[=+*^<_\\]|\s?/(?!\s?[A-Z]\b)|-\w|(?<=[AI])\s"
+    r"(?<![A-Z]\.[A-Z])(?!\w|\.[A-Z]|['’]\w|\s?[=+*^<_\\]|\s?/(?!\s?[A-Z]\b)|-\w|(?<=[AI])\s"
     r"(?!(?:is|as|because|since|and|or|nor|but|rather|was|cannot|looks|seems|makes|fits|to)\b)[a-z])"
 )
-"""After a letter that is no part of a word or a formula; A and I are words as well."""
+"""After a letter that is no part of a word, an abbreviation or a formula; A and I are words as well."""
 _LETTER = re.compile(
     rf"""(?:(?P<named>^\W*(?:\\text\w*\{{)?|\b(?i:option|choice|letter|answer|is|be)[\s:*("'\[]{{1,4}})
       |[:;(\[{{>→,.!?]\s?|(?<!\w)["'“*]|\s[-–—]\s|\\text\w*\{{|(?<=[A-Z])\s?[&/]\s?\(?
@@ -34,10 +34,13 @@ _LETTER = re.compile(
 """A letter that stands where one can name an option."""
 _SINGLE = re.compile(rf"(?<![\w'’])(?<!\d\s)[A-Z]{_ALONE}")
 _JOINS = re.compile(
-    r"[)\]*\"'”]*\s?(?:,|&|/|and|or|nor|to|as well as|, ?(?:and|or|nor))\s?(?:(?:option|choice)\s)?"
+    r"[)\]*\"'”]*\s?(?:,|&|/|and|or|nor|to|as well as|, ?(?:and|or|nor))\s?"
+    r"(?:(?:option|choice|in|at|an?|the|his|her|your)\s){0,2}"
     r"[(\[*\"'“]*"
 )
 """Between letters that are named together."""
+_BESIDE = re.compile(r"(?:,|\bor|\band)\s?[(\[*\"'“]*$")
+"""Before a letter that is named beside one: "A (red) or B (blue)"."""
 _IS = re.compile(r"[)\]*\"'”]*\s(?:is|was|looks|seems)\b")
 """After one letter: "A, and C is wrong"."""
 _CLAUSE = re.compile(
@@ -57,20 +60,26 @@ _REFUTED = re.compile(
     re.IGNORECASE,
 )
 """After it."""
-_REJECTED = re.compile(r"[\s).:*–-]{1,5}(?:no|incorrect|wrong|false|too \w+)\b", re.IGNORECASE)
-"""Right after it."""
+_REJECTED = re.compile(
+    r"[\s).:*–-]{1,5}(?:no|incorrect|wrong|false|too \w+)\b"
+    r"|[^.;:]*\bbut (?:it|this|that)(?:['’]s| is| was) not\b",
+    re.IGNORECASE,
+)
+"""Right after it, or as its end: "B is possible, but it is not"."""
 _NOT = re.compile(r"\bnot\W*$")
 """Before the next letter: "A and not C"."""
 _AMONG = re.compile(r"\W*(?:between|of|among)\b", re.IGNORECASE)
 """Before the letters that are chosen from."""
 _WORDS = re.compile(r"[a-z]")
-_TURNS = re.compile(r"\b(?:wait|actually|scratch that|correction)\b", re.IGNORECASE)
+_TURNS = re.compile(r"\b(?:wait(?=\s?[^\w\s])|actually|scratch that|correction)\b", re.IGNORECASE)
 _CONCLUDES = re.compile(r"\b(?:but|so|thus|therefore|hence|leaves?|leaving)\b", re.IGNORECASE)
 _DOUBTS = re.compile(
-    r"\b(?:maybe|perhaps|possibly|depends|unclear|unknown|partly|sometimes|whether|also|could be|might be"
+    r"\b(?:maybe|perhaps|possibly|depends|unclear|unknown|partly|sometimes|whether|also|a possibility"
     r"|torn|not sure)\b",
     re.IGNORECASE,
 )
+_IF_NOT = re.compile(r"\bif\b[^,]*(?:\b(?:not|neither)\b|n['’]t\b)", re.IGNORECASE)
+"""In a sentence that weighs options: "If that does not work, we can try a car"."""
 
 _OPENS = re.compile(r"\W*(?:option|choice|letter|\\text\w*)?\W*", re.IGNORECASE)
 _STANDS = re.compile(
@@ -115,7 +124,10 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
             if place_of:
                 start, end = place_of.span()
                 statement = statement[:start] + letter.ljust(end - start) + statement[end:]
-    if letters := _letters(statement):
+    plain = folded(statement)
+    told = [Reading(letter, *m.span()) for letter, text in offered.items() for m in text.finditer(plain)]
+    letters = _letters(statement)
+    if letters and not (told and offered.keys().isdisjoint(letter.answer for letter in letters)):
         first = letters[0]
         after = folded(said[first.end :]).lstrip(").:*-–— ")
         own = offered.get(first.answer or "")
@@ -123,8 +135,6 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
         return Reading(None) if other else _decided(statement, letters, offered, stands=True)
     if place == "earlier":  # a text names options by their words for other reasons as well
         return None
-    plain = folded(statement)
-    told = [Reading(letter, *m.span()) for letter, text in offered.items() for m in text.finditer(plain)]
     told = [t for t in told if not any(o != t and o.start <= t.start and t.end <= o.end for o in told)]
     decided = _decided(plain, sorted(told, key=lambda t: t.start), offered, stands=False) if told else None
     if decided is None or decided.answer is None:
@@ -169,9 +179,10 @@ def _decided(
     kept = [g for n, g in enumerate(groups) if g[0].start >= turn and not _denied(statement, groups, n)]
     if not kept:
         return None if opens else Reading(None)
-    doubted = bool(_DOUBTS.search(statement))
+    doubted = bool(_DOUBTS.search(statement) or not stands and _IF_NOT.search(statement))
     if stands and opens and kept[0] == [first] and _STANDS.match(statement, first.end):
-        listed = len(kept) > 1 and (doubted or not _WORDS.search(statement, first.end))
+        beside = len(kept) > 1 and _BESIDE.search(statement, first.end, kept[1][0].start)
+        listed = len(kept) > 1 and (doubted or beside or not _WORDS.search(statement, first.end))
         return Reading(None) if listed or offered and first.answer not in offered else first
     if len(kept) > 1 and _AMONG.match(statement):
         kept = kept[1:]

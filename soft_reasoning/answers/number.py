@@ -59,7 +59,9 @@ _DIGITS = rf"(?:[1-9]\d{{0,2}}(?:{_COMMA}\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?
 _TOKEN = _any([*_SMALL, *SCALES])
 _ARTICLE = rf"(?:half\s(?=an?\s))?(?:an?\s(?={_any(SCALES)}\b))?"
 _WORDS = rf"\b{_ARTICLE}{_TOKEN}(?:(?:-|\s(?:and\s)?){_TOKEN})*\b(?!-[a-z])"
-_SEVERAL = rf"(?:-quarters|[\s-](?:halves|{_any(sorted({*_PARTS} - {'half', 'quarter'}))}s))\b"
+_SEVERAL = (
+    rf"(?:(?:-|(?<=[a-z])\s)quarters|[\s-](?:halves|{_any(sorted({*_PARTS} - {'half', 'quarter'}))}s))\b"
+)
 _SCALE = rf"[\s-](?P<scale>{_any(SCALES)}(?:[\s-]{_any(SCALES)})?)s?\b"
 _SHORT = r"""\s?(?P<letters>bn|mn|tn)\b|(?P<kilo>k|(?-i:M))(?![\w^/])
     |(?(currency)\s?(?P<money>mm?|b|t)\b(?![\^/])|(?!))"""  # "$5m" is 5 million, "5m" is not
@@ -83,13 +85,14 @@ _WEAK = re.compile(
       |one)\b(?![-'’])""",
     re.VERBOSE | re.IGNORECASE,
 )
-_WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$")
-"""Before digits of a word or an exponent: H2O, cm^2."""
+_WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$|\d:$")
+"""Before digits of a word, an exponent or a time: H2O, cm^2, 6:30."""
 _BOUND = re.compile(
     r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|[cdt]?frac\s?\{?|l[et]q?|g[et]q?|neq?)|\}\s?\{|(?<![A-Za-z])[A-Za-z]\s?\+"
-    r"|\b(?:not|than|half of|twice|double)|n['’]t)\s?$"
+    r"|[\d)]\s?(?:[*x×·÷/+]|\\(?:times|cdot|div))\s?[\\$(]{0,2}"
+    r"|\b(?:not|than|(?:half|third|quarter)s? of|twice|double)|n['’]t)\s?$"
 )
-"""Before a number that is not the value: ± 5, √5, < 5, x + 5, not 5, and in a fraction of something else."""
+"""Before a number that is not the value: ± 5, √5, < 5, x + 5, 3 * 5, not 5, and in a fraction of others."""
 _TERM = re.compile(r"[\w)}%](?P<space>\s?)$")
 """Before a minus that subtracts: x-5, x - 5."""
 _MORE = re.compile(
@@ -100,7 +103,7 @@ _MORE = re.compile(
     r"|-[a-z]+(?:st|nd|rd|th)\b"
 )
 """After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5 < x, 5 - x, 3 * 4, twenty-first."""
-_ON = re.compile(rf"\s(?:and\s)?{_TOKEN}\b", re.IGNORECASE)
+_ON = re.compile(rf"\s(?:and\s)?(?:{_TOKEN}|(?:an?|one)\s{_any(_PARTS)})\b", re.IGNORECASE)
 """After a scale: more of the same number, "5 hundred and twenty"."""
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 
@@ -112,6 +115,11 @@ class Number(NamedTuple):
     start: int
     end: int
     rank: int = 0
+
+    @property
+    def value(self) -> Fraction | None:
+        """Its exact value."""
+        return None if self.answer is None else Fraction(self.answer)
 
 
 def find(text: str, unit: str = "") -> Iterator[Number]:
@@ -130,7 +138,7 @@ def find(text: str, unit: str = "") -> Iterator[Number]:
         part = _subtracts(match["sign"] or "", before) or _BOUND.search(before) or _MORE.match(after)
         part = part or match["scale"] and _ON.match(after)
         value = None if part else _value(match, unit)
-        answer = None if value is None else canonical(-value if sign else value)
+        answer = None if value is None else _written(match, -value if sign else value)
         yield Number(answer, match.start(sign or "value"), match.end(), 1 if match["words"] else 0)
 
 
@@ -168,13 +176,22 @@ def _value(match: re.Match[str], unit: str) -> Fraction | None:
     if sign := match["vulgar"] or match["alone"]:
         value += Fraction(unicodedata.numeric(sign)).limit_denominator(10)
     if match["part"]:
-        value += Fraction(1, _PARTS[match["part"].lower()])
+        scale = SCALES.get((match["words"] or "").lower().rpartition(" ")[2], 1)  # a dozen and a half
+        value += Fraction(scale, _PARTS[match["part"].lower()])
     if parts := (match["parts"] or "")[1:].lower():
         value /= _PARTS["half" if parts == "halves" else parts.removesuffix("s")]
     value = (value + Fraction(int(over), divisors[0])) / divisors[1] * Fraction(10) ** power
     for scale in re.split(r"[\s-]", (match["scale"] or "").lower()):
         value *= 1 if scale == unit else SCALES.get(scale, 1)
     return value * 10 ** _LETTERS.get(letters, 0)
+
+
+def _written(match: re.Match[str], value: Fraction) -> str:
+    """A number's text: a fraction as it is written, another number as a decimal."""
+    over, under = match["a"] or match["c"] or match["digits"], match["b"] or match["d"] or match["divisor"]
+    if under and over.isdecimal() and abs(value) == Fraction(int(over), int(under)) and value.denominator > 1:
+        return f"{'-' if value < 0 else ''}{over}/{under}"
+    return canonical(value)
 
 
 def _said(words: str) -> Fraction | None:
@@ -206,14 +223,20 @@ def _said(words: str) -> Fraction | None:
 
 
 @lru_cache(maxsize=65536)
-def value_of(text: str) -> Fraction | None:
-    """Return the value of a text that is a single number, apart from currency, %, degrees and brackets."""
+def only(text: str) -> Number | None:
+    """Return the number that a text is, apart from currency, %, degrees and brackets; None if it is none."""
     text = text.translate(PLAIN)
     numbers = [*find(text)]
     if len(numbers) != 1 or numbers[0].answer is None:
         return None
     around = text[: numbers[0].start] + text[numbers[0].end :]
-    return None if around.strip("\\$€£%°(){}. \t\n") else Fraction(numbers[0].answer)
+    return None if around.strip("\\$€£%°(){}. \t\n") else numbers[0]
+
+
+def value_of(text: str) -> Fraction | None:
+    """Return the value of a text that is a number (:func:`only`)."""
+    number = only(text)
+    return number and number.value
 
 
 def canonical(value: Fraction) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from soft_reasoning.answers import boolean, choice, latex, text, which_number
+from soft_reasoning.answers import boolean, choice, latex, number, text, which_number
 from soft_reasoning.answers.statement import (
     PLAIN,
     UNFINISHED,
@@ -88,7 +88,7 @@ def read_value(text: str, answer_type: str, question: str = "") -> str | None:
     """Return the canonical answer that a short text is, without marks and sentences around it.
 
     >>> read_value("3/4", "number"), read_value("18 apples", "number"), read_value("St. Louis", "text")
-    ('0.75', '18', 'St. Louis')
+    ('3/4', '18', 'St. Louis')
     """
     if answer_type == "text":
         return text
@@ -156,7 +156,9 @@ def _contradicted(reading: Reading | None, rest: str, answer_type: str) -> bool:
     if answer_type != "number" or not reading or not _CONCLUDES.match(last):
         return False
     other = which_number.read(last)
-    return other is not None and other.answer not in (None, reading.answer)
+    if other is None or other.answer is None:
+        return False
+    return reading.answer is None or number.value_of(other.answer) != number.value_of(reading.answer)
 
 
 def _read_statement(plain: str, start: int, end: int, answer_type: str, question: str) -> Reading | None:

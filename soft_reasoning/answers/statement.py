@@ -65,7 +65,8 @@ _CONCLUDES = re.compile(
     r"\W*(?:so|therefore|thus|hence|final|total|answer|in total|in conclusion)\b", re.IGNORECASE
 )
 _NOTES = re.compile(
-    r"[\s(_*]*(?:\[\d+\]|[¹²³†]|note\b|this assumes|assuming\b|let me know|please let|i hope)", re.IGNORECASE
+    r"[\s(_*]*(?:\[\d+\]|[¹²³†]|note\b|this assumes|assuming\b[^,\n]*$|let me know|please let|i hope)",
+    re.IGNORECASE,
 )
 """At the beginning of a check, of what ends it, and of a note or a politeness."""
 _ITEM, _TOTAL = re.compile(r"\s*[-*•]\s"), re.compile(r"\b(?:total|sum|altogether)\b[^\n]*\d", re.IGNORECASE)
@@ -80,8 +81,8 @@ DENIES = re.compile(
 )
 """What denies or doubts what is said."""
 REFUSES = re.compile(
-    r"\b(?:cannot|can not|unable to|impossible to|not possible to|(?:can|could)n['’]t) (?:be )?"
-    r"(?:answer|determin|calculat|say|tell|know)|\bnot enough (?:information|data)",
+    r"\b(?:cannot|can not|unable to|impossible to|not possible to|(?:ca|could)n['’]t) (?:be )?"
+    r"(?:answer|determin|calculat|solv|say|tell|know)|\bnot enough (?:information|data)",
     re.IGNORECASE,
 )
 

@@ -117,7 +117,7 @@ class FreshSolution:
     writes_answer = True
 
     def complete(self, text: str) -> bool:
-        return re.search(r"Answer:[^\n]*\n", text) is not None
+        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         return grader.extract(text, problem.answer_type, problem.question)

@@ -233,6 +233,9 @@ def cut(text):
     [
         (MultiGenerate(), "It is 9. No, 3 x 6 = 18", None),  # the last number is no answer yet
         (MultiGenerate(), "Answer: 18", None),  # 180?
+        (MultiGenerate(), "Answer:\n18", None),
+        (MultiGenerate(), "Answer:\n\n", None),
+        (MultiGenerate(), "Answer:\n18\n", 1.0),
         (MultiGenerate(), "Answer: 18\n\nThen", 1.0),
         (MultiJudge(), "Correct: 1", None),  # 1, 2?
         (MultiJudge(judgement=NamedChoice(first=0)), "0\n\nQuestion", 1.0),

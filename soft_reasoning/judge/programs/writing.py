@@ -225,7 +225,7 @@ def as_answer(value: Any, answer_type: str, question: str = "") -> str | None:
     numbers, None, containers and objects are not answers.
 
     >>> as_answer(0.1 + 0.2, "number"), as_answer("3/4", "number"), as_answer(True, "number")
-    ('0.3', '0.75', None)
+    ('0.3', '3/4', None)
     >>> as_answer(1, "choice"), as_answer(False, "boolean"), as_answer([3], "number")
     ('B', 'False', None)
     """

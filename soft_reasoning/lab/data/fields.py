@@ -53,16 +53,16 @@ def text(row: Mapping[str, Any], name: str) -> str:
 
 
 def number(row: Mapping[str, Any], name: str) -> str:
-    """Return a field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
+    """Return a field's number as an answer's text (``2,125`` and ``2125.0`` give ``2125``)."""
     return canonical_number(value(row, name), name)
 
 
 def canonical_number(content: Any, name: str) -> str:
-    """Return ``content`` as canonical decimal text; ``name`` is its field in errors."""
-    exact = None if isinstance(content, bool) else numbers.value_of(str(content))
-    if exact is None:
+    """Return ``content`` as the text of an answer; ``name`` is its field in errors."""
+    number = None if isinstance(content, bool) else numbers.only(str(content))
+    if number is None or number.answer is None:
         raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
-    return numbers.canonical(exact)
+    return number.answer
 
 
 def boolean(row: Mapping[str, Any], name: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at, same_answers
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
     AfterRound,
@@ -64,7 +64,7 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
             correct=correct,
             covered=bool(approvals),
             covered_first=any(candidate.correct for candidate in candidates[:COVERAGE_AT]),
-            answers=len({*answers} - {None}),
+            answers=len(same_answers(answers, grader, problem.answer_type)),
             rounds=1 + max((candidate.round for candidate in candidates), default=-1),
             one_text=_one_text([candidate.written for candidate in record.result.candidates]),
             difficulty=None if difficulty is None else str(difficulty),
