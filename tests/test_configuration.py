@@ -147,7 +147,11 @@ def test_a_preset_of_an_experiment_acts_on_the_methods_that_have_its_parts():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("verifier._target_=soft_reasoning.nowhere.Judge", "verifier: expected a class or"),
+        (
+            "verifier._target_=soft_reasoning.nowhere.Judge",
+            "verifier: expected a class or function and options that it takes, got "
+            "soft_reasoning.nowhere.Judge (No module named 'soft_reasoning.nowhere')",
+        ),
         ("+verifier.mood=calm", "verifier: expected a class or function and options"),
         ("rounds=${nowhere}", "configuration: Interpolation key 'nowhere' not found"),
     ],

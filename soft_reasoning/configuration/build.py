@@ -64,7 +64,7 @@ def _refuse(error: InstantiationException, config: DictConfig, key: str) -> NoRe
     if isinstance(cause, UserError):
         raise cause from error
     target = OmegaConf.select(config, f"{where}._target_")
-    said = str(cause or error).splitlines()[0]
+    said = str(cause and cause.__cause__ or cause or error).splitlines()[0]
     raise UserError(
         f"{origin(data, where)}: expected a class or function and options that it takes, got {target} "
         f"({said:.300})"
