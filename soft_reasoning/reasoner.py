@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,18 +16,16 @@ from typing import Any, TypeAlias, Unpack, cast, overload
 from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_engine, check_solvable
-from soft_reasoning.configuration.compose import PromptLike, quoted
+from soft_reasoning.configuration.compose import PromptLike
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
-    check_overrides,
     checked,
     loading_settings,
 )
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
-from soft_reasoning.judge.final import cut_warning, lost_at
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.questions import QuestionLike, read_question, read_questions
@@ -36,13 +33,11 @@ from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.schedule.progress import REDRAW, Progress
-from soft_reasoning.solution import Solution
+from soft_reasoning.solution import Solution, solutions_of
 from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import TaskObjective
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Round, UserError
-
-log: logging.Logger = logging.getLogger(__name__)
 
 OnRound: TypeAlias = Callable[[Round], None]
 Update: TypeAlias = Future[Result] | Round
@@ -109,7 +104,7 @@ class SoftReasoner:
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
         defaults = checked(options, "SoftReasoner")
-        self._open(Setup(name, prompt, answer_type, _cached(overrides, cache), defaults), loaded)
+        self._open(Setup(name, prompt, answer_type, overrides, cache, defaults), loaded)
 
     @classmethod
     def from_pretrained(
@@ -141,8 +136,8 @@ class SoftReasoner:
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
         settings, defaults = loading_settings(options)
         self = cls.__new__(cls)
-        name, overrides = fspath(name_or_path), _cached(overrides, cache)
-        self._open(Setup(name, prompt, answer_type, overrides, defaults, settings), build_engine)
+        setup = Setup(fspath(name_or_path), prompt, answer_type, overrides, cache, defaults, settings)
+        self._open(setup, build_engine)
         return self
 
     def _open(self, setup: Setup, load: Callable[[DictConfig], Engine]) -> None:
@@ -459,7 +454,7 @@ class SoftReasoner:
     def _jobs(
         self,
         problems: Sequence[Problem],
-        changes: Mapping[str, Any],
+        changes: Options,
         watch: Callable[[Update], None] | None,
     ) -> dict[str, Job[Any]]:
         """Return a job for each id among ``problems``.
@@ -482,30 +477,9 @@ class SoftReasoner:
         problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]]
     ) -> Solution | list[Solution]:
         """The solutions of ``problems``, or the only one if ``alone``."""
-        by_id = {
-            name: Solution.of(
-                job.result(),
-                job.problem,
-                job.method.name,
-                getattr(job.method, "final", None),
-                job.context.grader,
-            )
-            for name, job in jobs.items()
-        }
-        lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
-        cut = [tokens for tokens in lost if tokens is not None]
-        if line := cut_warning(len(cut), len(lost), max(cut, default=0)):
-            log.warning(line)
+        by_id = solutions_of(jobs)
         solutions = [by_id[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
-
-
-def _cached(overrides: Sequence[str], cache: str | PathLike[str] | None) -> Sequence[str]:
-    """Return ``overrides`` with the one that the argument ``cache`` stands for."""
-    if cache is None:
-        return overrides
-    check_overrides(overrides)
-    return [*overrides, f"cache={quoted(fspath(cache))}"]
 
 
 def _ended(update: Update, on_round: OnRound | None) -> bool:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader, equal
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, Vote, count_votes, stored_verdicts
+from soft_reasoning.judge.final import (
+    FinalAnswer,
+    SearchHistory,
+    Vote,
+    count_votes,
+    cut_warning,
+    lost_at,
+    stored_verdicts,
+)
+from soft_reasoning.schedule.job import Job
 from soft_reasoning.types import Candidate, Problem, Result, Usage
+
+log: logging.Logger = logging.getLogger(__name__)
 
 WIDTH = 100
 """Characters of a quoted line."""
@@ -226,6 +238,20 @@ class Solution(Result):
             texts = (entry.get("verifier") or {}).get("texts", ())
             lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
         return lines
+
+
+def solutions_of(jobs: Mapping[str, Job[Any]]) -> dict[str, Solution]:
+    """Return the solutions of finished jobs, and warn of answers that a limit of tokens cut."""
+    lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
+    cut = [tokens for tokens in lost if tokens is not None]
+    if line := cut_warning(len(cut), len(lost), max(cut, default=0)):
+        log.warning(line)
+    return {
+        name: Solution.of(
+            job.result(), job.problem, job.method.name, getattr(job.method, "final", None), job.context.grader
+        )
+        for name, job in jobs.items()
+    }
 
 
 def _candidate(candidate: Candidate, width: float) -> str:

@@ -45,7 +45,7 @@ of the texts that gave a final answer stay as they were. The command that made t
 grades."""
 
 
-def build_grader(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
+def build_grader(config: Mapping[str, object], changes: Sequence[str]) -> AnswerGrader:
     """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
     A run's folder is data: only plain values of a shipped grader are read from it.
@@ -71,7 +71,7 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGra
 
 def _stored(settings: Any, shipped: Iterable[Any]) -> Any:
     """Return the shipped grader of the class in ``settings``, with their values."""
-    values: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
+    values: Mapping[str, object] = settings if isinstance(settings, Mapping) else {}
     name = str(values.get(TARGET)).rpartition(".")[2]
     grader = next((candidate for candidate in shipped if candidate[TARGET].endswith(f".{name}")), {})
     plain = all(isinstance(v, str | float | int | None) and "${" not in str(v) for v in values.values())

@@ -71,22 +71,22 @@ def _refuse(error: InstantiationException, config: DictConfig, key: str) -> NoRe
     ) from error
 
 
-def _place(data: Mapping[str, Any], key: str, name: str) -> str:
+def _place(data: Mapping[str, object], key: str, name: str) -> str:
     """The key of the option ``name`` of the part at ``key``, or of a part inside that it passes on."""
     node = _node(data, key)
     inner = [child for child in node if name not in node and name in _node(data, f"{key}.{child}")]
     return ".".join([key, *inner[:1], name])
 
 
-def _node(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _node(data: Mapping[str, object], key: str) -> Mapping[str, object]:
     """The mapping at ``key``, after following references; empty if there is none."""
     node: Any = data
     for part in origin(data, key).split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
-    return cast(Mapping[str, Any], node) if isinstance(node, Mapping) else {}
+    return cast(Mapping[str, object], node) if isinstance(node, Mapping) else {}
 
 
-def origin(data: Mapping[str, Any], key: str) -> str:
+def origin(data: Mapping[str, object], key: str) -> str:
     """Return the key at which the value at ``key`` is set, after following references.
 
     Args:

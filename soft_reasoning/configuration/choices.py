@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -55,7 +55,10 @@ from soft_reasoning.search.points import (
 )
 from soft_reasoning.types import Sampling, UserError
 
-Target = Callable[..., Any] | str
+Values: TypeAlias = dict[str, Any]
+"""Options of a choice by name."""
+
+Target: TypeAlias = Callable[..., Any] | str
 """A class, or the dotted name of one, whose options are then given in full."""
 
 PARTS = (
@@ -100,7 +103,7 @@ def choice(
     *,
     short: Mapping[str, str] | None = None,
     override: Mapping[str, str] | None = None,
-    top: Mapping[str, Any] | None = None,
+    top: Mapping[str, object] | None = None,
     partial: bool = False,
     **values: Any,
 ) -> None:
@@ -118,7 +121,7 @@ def choice(
         values: Options that differ from the signature, or refer to other keys.
     """
     node = part(target, partial, **values)
-    keys: dict[str, Any] = dict(top or {})
+    keys: Values = dict(top or {})
     for key, option in (getattr(target, "short", {}) if short is None else short).items():
         *path, last = option.split(".")
         place: Any = node
@@ -127,7 +130,7 @@ def choice(
         if isinstance(place, dict):
             keys[key], place[last] = place[last], f"${{{key}}}"
             SHORT.add(key)
-    content: dict[str, Any] = {**keys, group: node}
+    content: Values = {**keys, group: node}
     if override:
         content["defaults"] = [*({f"override /{key}": value} for key, value in override.items()), "_self_"]
     ConfigStore.instance().store(name, OmegaConf.create(content), group, package="_global_")
@@ -159,11 +162,11 @@ def _parts() -> None:
 
     kernel, mean = part("gpytorch.kernels.RBFKernel"), part("gpytorch.means.ZeroMean")
     short = {"lambda": "noise"}  # the paper's name
-    gp: dict[str, Any] = {"kernel": kernel, "mean": mean, "short": short}  # any classes of GPyTorch
-    unit: dict[str, Any] = {**gp, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
+    gp: Values = {"kernel": kernel, "mean": mean, "short": short}  # any classes of GPyTorch
+    unit: Values = {**gp, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
     choice("surrogate", "rbf", Surrogate, **gp)
     choice("surrogate", "map", Surrogate, **gp, fit="map")  # fitted to each problem
-    ard: dict[str, Any] = {**gp, "kernel": {**kernel, "ard_num_dims": "${product:${d},${method.scope}}"}}
+    ard: Values = {**gp, "kernel": {**kernel, "ard_num_dims": "${product:${d},${method.scope}}"}}
     choice("surrogate", "map_ard", Surrogate, **ard, fit="map")  # a lengthscale for each dimension
     choice("surrogate", "paper", Surrogate, **unit)  # sqrt(d), at which the search can learn
     choice(
@@ -173,7 +176,7 @@ def _parts() -> None:
     choice("surrogate", "released", Surrogate, **unit, scaling="absolute")
 
     ours, delta = "soft_reasoning.search.acquisition.", {"delta": "delta"}
-    adaptive: dict[str, Any] = {"partial": True, "short": delta, "delta": 0.1}
+    adaptive: Values = {"partial": True, "short": delta, "delta": 0.1}
     choice("acquisition", "adaptive_ei", f"{ours}NoiseAdaptiveExpectedImprovement", **adaptive)
     choice("acquisition", "printed_adaptive_ei", f"{ours}PrintedAdaptiveEI", **adaptive)
     choice("acquisition", "released", f"{ours}ReleasedEI", partial=True)  # the public code's
@@ -201,26 +204,26 @@ def _parts() -> None:
         choice("final", rule, FinalAnswer, rule=rule)
     choice("final", "released", ReleasedVote)
 
-    warm: dict[str, Any] = {"short": {"temperature": "temperature"}}
+    warm: Values = {"short": {"temperature": "temperature"}}
     choice("decoding", "sampled", Sampling, **warm, temperature="${model.temperature}", top_k=50)
     choice("decoding", "greedy", Sampling, **warm)  # the paper: the answer is a function of the soft token
 
 
 def _verifiers() -> None:
-    alone: dict[str, Any] = {"presentation": part(OneByOne)}
+    alone: Values = {"presentation": part(OneByOne)}
     named = part(NamedChoice)
     first = "${oc.select:prompt.wording.reviews.multi_judge.first,1}"  # its number in the prompt
     choice("verifier", "program", ProgramVerifier)
     choice("verifier", "multi_generate", ModelVerifier)  # the paper
     choice("verifier", "single_generate", ModelVerifier, name="single_generate", **alone)
     choice("verifier", "multi_judge", ModelVerifier, name="multi_judge", judgement={**named, "first": first})
-    judge: dict[str, Any] = {**alone, "name": "single_judge", "judgement": named}
+    judge: Values = {**alone, "name": "single_judge", "judgement": named}
     choice("verifier", "single_judge", ModelVerifier, **judge, confidence="sequence_prob")
     choice("verifier", "probability", ModelVerifier, **judge, confidence="verdict_prob")
     choice(
         "verifier", "fresh", ModelVerifier, name="fresh", presentation=part(WithoutCandidates)
     )  # a control
-    released: dict[str, Any] = {"presentation": part(WithAnalyses), "judgement": part(ReleasedSolution)}
+    released: Values = {"presentation": part(WithAnalyses), "judgement": part(ReleasedSolution)}
     choice("verifier", "released", ModelVerifier, **released)
     choice("verifier", "none", NoVerifier)
     # A perfect judge is not to be outvoted.
@@ -228,10 +231,8 @@ def _verifiers() -> None:
 
 
 def _methods() -> None:
-    parts: dict[str, Any] = {
-        name: f"${{{name}}}" for name in ("decoding", "stopping", "verifier", "reward", "final")
-    }
-    search: dict[str, Any] = {**parts, "embedding": "${embedding}", "optimiser": "${search}"}
+    parts: Values = {name: f"${{{name}}}" for name in ("decoding", "stopping", "verifier", "reward", "final")}
+    search: Values = {**parts, "embedding": "${embedding}", "optimiser": "${search}"}
     choice("method", "soft_reasoning", SoftReasoning, **search)
     choice(
         "method",
@@ -242,8 +243,8 @@ def _methods() -> None:
         **search,
     )
     choice("method", "verified_sampling", VerifiedSampling, **parts)
-    only_k: dict[str, Any] = {"short": {"k": "samples"}}
-    once: dict[str, Any] = {
+    only_k: Values = {"short": {"k": "samples"}}
+    once: Values = {
         "stopping": part(Stopping, rounds=0, rule="none"),
         "final": part(FinalAnswer, rule="best_reward"),
     }
@@ -252,14 +253,14 @@ def _methods() -> None:
 
     choice("method", "cot", ChainOfThought)
     choice("method", "self_consistency", SelfConsistency)
-    fire: dict[str, Any] = {"name": "fire", "first_temperature": 30.0, "first_top_k": 50}
+    fire: Values = {"name": "fire", "first_temperature": 30.0, "first_top_k": 50}
     choice("method", "fire", SelfConsistency, **fire)
-    temperatures: dict[str, Any] = {"name": "several_temperatures", "temperatures": [0.4, 0.6, 0.8, 1.0, 1.2]}
+    temperatures: Values = {"name": "several_temperatures", "temperatures": [0.4, 0.6, 0.8, 1.0, 1.2]}
     choice("method", "several_temperatures", SelfConsistency, **only_k, samples=20, **temperatures)
     choice("method", "random_soft_prompts", RandomSoftPrompts)
     choice("method", "soft_token", SoftToken)
     choice("method", "cot_decoding", CotDecoding)
-    original: dict[str, Any] = {
+    original: Values = {
         "continuation": "greedy",
         "aggregate": "delta_sum",
         "name": "cot_decoding_original",
@@ -275,7 +276,7 @@ def _methods() -> None:
 
     _votes("adaptive_consistency", samples=1, rounds=39, rule="settled", confidence=0.95)
     _votes("early_stopping_consistency", samples=5, rounds=7, rule="unanimous")
-    deepconf: dict[str, Any] = {"coherence": "group_confidence", "final": "weighted_vote", "keep": 0.1}
+    deepconf: Values = {"coherence": "group_confidence", "final": "weighted_vote", "keep": 0.1}
     _votes("deepconf", samples=20, rounds=0, rule="none", **deepconf)
     _votes("self_certainty", samples=20, rounds=0, rule="none", coherence="self_certainty", final="borda")
 
@@ -320,11 +321,11 @@ def _run() -> None:
         "quantization",
         "trust_remote_code",
     )
-    model: dict[str, Any] = {name: f"${{model.{name}}}" for name in loaded}
-    bounds: dict[str, Any] = dict.fromkeys(("device", "max_batch_tokens", "max_batch_rows", "threads"))
+    model: Values = {name: f"${{model.{name}}}" for name in loaded}
+    bounds: Values = dict.fromkeys(("device", "max_batch_tokens", "max_batch_rows", "threads"))
     hf = "soft_reasoning.engine.huggingface.HuggingFaceEngine"
     choice("engine", "hf", hf, **model, adapter="${model.adapter}", **bounds)
-    sizes: dict[str, Any] = {
+    sizes: Values = {
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "gpu_memory_utilization": 0.9,
@@ -344,7 +345,7 @@ def _run() -> None:
     choice("launcher", "ray", f"{runs}ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None)
     ConfigStore.instance().store("none", DictConfig({"logging": None}), "logging", package="_global_")
     choice("logging", "tensorboard", f"{runs}tracking.TensorBoard")
-    account: dict[str, Any] = {"project": "soft_reasoning", "entity": None, "mode": None, "tags": []}
+    account: Values = {"project": "soft_reasoning", "entity": None, "mode": None, "tags": []}
     choice("logging", "wandb", f"{runs}tracking.WeightsAndBiases", **account)
     choice("logging", "mlflow", f"{runs}tracking.MLflow", uri=None, experiment="soft_reasoning")
 
@@ -362,19 +363,19 @@ def conf_dir() -> str:
 
 def known_keys() -> set[str]:
     """Return the keys allowed at the top of a configuration, with the groups of every --config-dir."""
-    register()
     conf = Path(conf_dir())
-    groups = [folder.name for folder in conf.iterdir() if folder.is_dir()]
+    folders = [folder.name for folder in conf.iterdir() if folder.is_dir()]
     if GlobalHydra.instance().is_initialized():
-        groups += GlobalHydra.instance().config_loader().list_groups("")
-    ours = _groups()
+        folders += GlobalHydra.instance().config_loader().list_groups("")
+    ours = groups()
     keys = [key for group in ours for node in registered(group).values() for key in node]
     top = map(str, OmegaConf.load(conf / "config.yaml"))
-    return {*groups, *ours, *keys, *top} - {"defaults", "hydra"}
+    return {*folders, *ours, *keys, *top} - {"defaults", "hydra"}
 
 
-def _groups() -> list[str]:
-    """The groups of the registered choices."""
+def groups() -> list[str]:
+    """Return the groups of the registered choices."""
+    register()
     nodes = ConfigStore.instance().repo
     return [group for group, node in nodes.items() if isinstance(node, dict) and group != "hydra"]
 
@@ -387,27 +388,3 @@ def registered(group: str) -> dict[str, dict[str, Any]]:
         file.removesuffix(".yaml"): cast(dict[str, Any], OmegaConf.to_container(entry.node))
         for file, entry in nodes.items()
     }
-
-
-def owners(name: str) -> dict[str, list[str]]:
-    """Return the full keys of the options whose last part is ``name``, each with the choices that have it.
-
-    A choice is ``acquisition=ucb``.
-    """
-    found: dict[str, list[str]] = {}
-    for group in _groups():
-        for chosen, node in registered(group).items():
-            for key in _keys(node):
-                if key.rpartition(".")[2] == name:
-                    found.setdefault(key, []).append(f"{group}={chosen}")
-    return found
-
-
-def _keys(node: Any, prefix: str = "") -> list[str]:
-    if not isinstance(node, dict):
-        return [prefix]
-    values = cast(dict[str, Any], node)
-    inner = [
-        (name, value) for name, value in values.items() if not name.startswith("_") and name != "defaults"
-    ]
-    return [key for name, value in inner for key in _keys(value, f"{prefix}.{name}".lstrip("."))]

@@ -244,7 +244,7 @@ def _read_parts(config: DictConfig) -> set[str]:
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [text for inner in cast(Mapping[str, Any], value).values() for text in _texts(inner)]
+        return [text for inner in cast(Mapping[str, object], value).values() for text in _texts(inner)]
     if isinstance(value, list):
         return [text for inner in cast(list[Any], value) for text in _texts(inner)]
     return [value] if isinstance(value, str) else []
@@ -354,7 +354,7 @@ def run_name(*parts: str) -> str:
 PROMPT_SETTINGS: dict[str, Any] = {"layout": "auto", "system": None, "date": DATE, "chat_options": {}}
 """Settings of a prompt that do not depend on the type of answer, with their defaults."""
 
-PromptLike: TypeAlias = str | PathLike[str] | Mapping[str, Any] | Wording
+PromptLike: TypeAlias = str | PathLike[str] | Mapping[str, object] | Wording
 """The name of a shipped prompt, a file, a mapping or an object."""
 
 

@@ -7,13 +7,13 @@ import re
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.configuration.choices import known_keys, owners
+from soft_reasoning.configuration.choices import groups, known_keys, registered
 from soft_reasoning.types import UserError
 
 
@@ -97,7 +97,7 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     """Return the message for a ``key`` that is not among the ``known`` keys of ``where`` ("" is the top)."""
     names = sorted(str(name) for name in known if not str(name).startswith("_"))
     full = f"{where}.{key}" if where else key
-    elsewhere = owners(key)
+    elsewhere = _owners(key)
     others = ", ".join(elsewhere.get(full) or ())
     similar = near(key, names) or near(key, known_keys())
     if others:
@@ -114,6 +114,27 @@ def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     if where:
         return f"{full}: expected one of its keys ({', '.join(names) or 'none'}), got {key}{fix}"
     return f"{full}: expected a key or group of the configuration, got {key}{fix}"
+
+
+def _owners(name: str) -> dict[str, list[str]]:
+    """The full keys of options whose last part is ``name``, each with its choices (``acquisition=ucb``)."""
+    found: dict[str, list[str]] = {}
+    for group in groups():
+        for chosen, node in registered(group).items():
+            for key in _keys(node):
+                if key.rpartition(".")[2] == name:
+                    found.setdefault(key, []).append(f"{group}={chosen}")
+    return found
+
+
+def _keys(node: Any, prefix: str = "") -> list[str]:
+    if not isinstance(node, dict):
+        return [prefix]
+    values = cast(dict[str, Any], node)
+    inner = [
+        (name, value) for name, value in values.items() if not name.startswith("_") and name != "defaults"
+    ]
+    return [key for name, value in inner for key in _keys(value, f"{prefix}.{name}".lstrip("."))]
 
 
 def near(name: str, names: Iterable[str]) -> str:

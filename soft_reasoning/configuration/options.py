@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, TypeGuard, cast
 
 from soft_reasoning.checks import whole
 from soft_reasoning.configuration.compose import quoted, typed_keys
@@ -113,7 +113,7 @@ KNOWN = tuple(Options.__annotations__)
 LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
 
 
-def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
+def loading_settings(options: LoadOptions) -> tuple[dict[str, object], Options]:
     """Return the configuration keys that the arguments of loading set, and the other options.
 
     Raises:
@@ -128,25 +128,25 @@ def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Option
     return settings, checked({name: options[name] for name in KNOWN if name in options}, "from_pretrained")
 
 
-def checked(options: Mapping[str, Any], where: str) -> Options:
+def checked(options: Mapping[str, object], where: str) -> Options:
     """Return the options that are not None.
 
     Raises:
         UserError: For an unknown name, a method object without ``solve``, or an invalid limit, seed or stop.
     """
     _check_known(options, where, KNOWN)
-    values = {name: value for name, value in options.items() if value is not None}
+    values = cast(Options, {name: value for name, value in options.items() if value is not None})
     Limits(values.get("max_tokens"), values.get("max_seconds"))
     whole("seed", values.get("seed", 0), least=0)
     stop = values.get("stop", ())
     if not _are_texts(stop) or not all(stop):
         raise UserError(f"stop: expected a list of texts, none of them empty, got {stop!r:.80}")
-    if not isinstance(values.get("method", ""), str):
-        check_method(values["method"])
-    return cast(Options, values)
+    if not isinstance(method := values.get("method"), str | None):
+        check_method(method)
+    return values
 
 
-def _check_known(options: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+def _check_known(options: Mapping[str, object], where: str, known: Sequence[str]) -> None:
     for name in options:
         if name not in known:
             raise UserError(
@@ -154,13 +154,13 @@ def _check_known(options: Mapping[str, Any], where: str, known: Sequence[str]) -
             )
 
 
-def named(options: Mapping[str, Any]) -> list[str]:
+def named(options: Options) -> list[str]:
     """Return the words of a configuration for the options that name choices: a method, a preset, parts."""
     names = {name: options.get(name) for name in ("method", "preset", *REPLACED)}
     return [f"{name}={quoted(value)}" for name, value in names.items() if isinstance(value, str)]
 
 
-def replaced(method: Method, options: Mapping[str, Any]) -> Method:
+def replaced(method: Method, options: Options) -> Method:
     """Return ``method`` with the values and the objects among ``options`` in their places.
 
     All are replaced at once, since a method checks them together.
@@ -187,7 +187,7 @@ def replaced(method: Method, options: Mapping[str, Any]) -> Method:
     return replace(cast(Any, method), **own) if own else method
 
 
-def _check_has(part: Any, field: str, name: str, method: str) -> None:
+def _check_has(part: object, field: str, name: str, method: str) -> None:
     """Reject a ``field`` that ``part`` does not have; ``name`` is its option in messages."""
     if not is_dataclass(part) or field not in [known.name for known in fields(part)]:
         raise NoSuchOption(name, f"expected a method that reads it, got method={method}; leave {name} out")
@@ -206,7 +206,7 @@ def _limited(part: Any, tokens: int) -> Any:
     return replace(cast(Any, part), **changes) if changes else part
 
 
-def check_part(name: str, value: Any) -> Any:
+def check_part(name: str, value: object) -> object:
     """Return ``value`` as the part ``name``; a function that scores candidates becomes a verifier.
 
     Raises:
@@ -228,7 +228,7 @@ def check_part(name: str, value: Any) -> Any:
     return value
 
 
-def check_overrides(overrides: Any) -> list[str]:
+def check_overrides(overrides: object) -> list[str]:
     """Return ``overrides``, a list of texts.
 
     Raises:
@@ -245,5 +245,7 @@ def check_overrides(overrides: Any) -> list[str]:
     return list(overrides)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in cast(list[Any], value))
+def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(value, list | tuple) and all(
+        isinstance(text, str) for text in cast(Sequence[object], value)
+    )

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from os import PathLike, fspath
+from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -55,6 +56,7 @@ class Setup:
         prompt: A shipped prompt's name or a custom prompt; None chooses by the model and ``answer_type``.
         answer_type: The type of answers; None uses the prompt's.
         overrides: The user's words of the configuration.
+        cache: The folder of a store of completions; None is that of the configuration.
         options: The default options, which those of a call replace.
         settings: Configuration values that no word can hold.
 
@@ -76,19 +78,22 @@ class Setup:
         prompt: PromptLike | None,
         answer_type: str | None,
         overrides: Sequence[str],
+        cache: str | PathLike[str] | None,
         options: Options,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         if answer_type is not None:
             choice("answer_type", answer_type, ANSWER_TYPES)
         overrides, bundled = check_overrides(overrides), is_bundled(model)
         self.model, self._type, self._options = model, answer_type, options
-        self._settings: Mapping[str, Any] = settings or {}
-        self._wording: Mapping[str, Any] | None = None
+        self._settings: Mapping[str, object] = settings or {}
+        self._wording: Mapping[str, object] | None = None
         self._composed: dict[tuple[str, ...], tuple[DictConfig, Method]] = {}
         self._composing = threading.Lock()
         self.models = SecondModels()
         words = [*_model_words(model), f"seed={options.get('seed', 0)}", *overrides]
+        if cache is not None:
+            words.append(f"cache={quoted(fspath(cache))}")
         if prompt is None:
             chosen = [] if bundled else [f"prompt={prompt_for(answer_type or 'open')}"]
         elif isinstance(prompt, str) and not is_file_name(prompt):
@@ -108,7 +113,7 @@ class Setup:
         shown = self.config.dataset.get("shots")
         self._exemplars: Sequence[Exemplar] = built(self.config, "dataset").exemplars() if shown else ()
 
-    def solving(self, changes: Mapping[str, Any], words: Sequence[str] = ()) -> tuple[Method, Context]:
+    def solving(self, changes: Options, words: Sequence[str] = ()) -> tuple[Method, Context]:
         """Return the method and the context of a call with the options ``changes``.
 
         ``words`` are further options of the configuration.
@@ -118,10 +123,10 @@ class Setup:
         Raises:
             UserError: In one line, for options that do not exist or do not fit.
         """
-        changes, defaults = dict(checked(changes, "solve")), dict(self._options)
+        changes, defaults = checked(changes, "solve"), self._options
         if changes.get("method", defaults.get("method")) != defaults.get("method"):
             defaults = {key: value for key, value in defaults.items() if key in FOR_ANY}
-        options: Mapping[str, Any] = {**defaults, **changes}
+        options = cast(Options, {**defaults, **changes})
         config, method = self._method(options, words)
         check_wording(config, method)
         context = build_context(config, self.engine, self._exemplars, self.models, method)
@@ -145,7 +150,7 @@ class Setup:
         check_fits(method, context)
         return method, context
 
-    def _method(self, options: Mapping[str, Any], more: Sequence[str] = ()) -> tuple[DictConfig, Method]:
+    def _method(self, options: Options, more: Sequence[str] = ()) -> tuple[DictConfig, Method]:
         """The configuration that ``options`` name, and the method under all of them.
 
         Options of Soft Reasoning choose it where the default is another method and none is named.

@@ -70,7 +70,7 @@ class Engine:
     def __init__(self) -> None:
         self.lock: RLock = RLock()
         self.queued: dict[int, Any] = {}
-        self.settings: Mapping[str, Any] = {}  # from which the engine was built
+        self.settings: Mapping[str, object] = {}  # from which the engine was built
         self.replay: Replay | None = None  # stored completions, which are not generated again
         self._tickets = itertools.count()
         self._outcomes: dict[int, Outcome] = {}  # of complete requests that were not returned yet

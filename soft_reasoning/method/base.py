@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soft_reasoning.judge.final import standing
 from soft_reasoning.schedule.method import Context
@@ -36,7 +36,7 @@ class SampledMethod:
 
 
 def majority_vote(
-    completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, Any]
+    completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, object]
 ) -> Result:
     """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
     candidates = tuple(read_candidate(completion, problem, context) for completion in completions)

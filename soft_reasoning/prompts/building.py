@@ -56,7 +56,7 @@ class Prompts:
         layout: str = "auto",
         system: str | None = None,
         date: str = DATE,
-        chat_options: Mapping[str, Any] | None = None,
+        chat_options: Mapping[str, object] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)

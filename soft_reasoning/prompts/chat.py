@@ -64,7 +64,7 @@ class ChatTemplate:
         UserError: If none of several templates is chosen.
     """
 
-    def __init__(self, tokenizer: Any, date: datetime, options: Mapping[str, Any]) -> None:
+    def __init__(self, tokenizer: Any, date: datetime, options: Mapping[str, object]) -> None:
         self._tokenizer, self._options = tokenizer, dict(options)
         self.source: str = _chosen(tokenizer, self._options.pop("chat_template", None))
         dated = _today(date) if "strftime_now" in self.source else ""

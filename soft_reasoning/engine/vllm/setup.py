@@ -112,7 +112,7 @@ def check_options(options: Collection[str], device_map: Any, attn_implementation
             raise OptionError(name, "this option is set from the model or fixed; remove it")
 
 
-def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
+def refusal(name: str, error: Exception, options: Mapping[str, object]) -> str:
     """Return the error message for ``options`` or a model ``name`` that vLLM refused."""
     details = getattr(error, "errors", list)()  # pydantic's, which has several lines
     text = "; ".join(": ".join(map(str, (*part["loc"], part["msg"]))) for part in details) or str(error)

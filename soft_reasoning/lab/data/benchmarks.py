@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from soft_reasoning.lab.data import fields
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 
 def gsm8k(row: Row, index: int) -> Problem:

@@ -6,7 +6,7 @@ import logging
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice as one_of
@@ -82,11 +82,11 @@ class Columns:
         log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
         return replace(self, answer_as=ways[0])
 
-    def type_of(self, row: Mapping[str, Any]) -> str:
+    def type_of(self, row: Mapping[str, object]) -> str:
         """Return the type of a row's answer."""
         return one_of("answer_type", str(row.get("answer_type") or self.answer_type), ANSWER_TYPES)
 
-    def _ways(self, row: Mapping[str, Any], column: str) -> list[str]:
+    def _ways(self, row: Mapping[str, object], column: str) -> list[str]:
         """The ways of ``NAMES`` in which a row's answer names one of its choices."""
         texts, labels = self._choices(row)
         gold = fields.text(row, column)
@@ -94,10 +94,10 @@ class Columns:
             return ways
         raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
-    def __call__(self, row: Mapping[str, Any], index: int) -> Problem | Exemplar:
+    def __call__(self, row: Mapping[str, object], index: int) -> Problem | Exemplar:
         return self.problem(row, index)
 
-    def problem(self, row: Mapping[str, Any], index: int) -> Problem:
+    def problem(self, row: Mapping[str, object], index: int) -> Problem:
         """Return the problem of a row."""
         kind = self.type_of(row)
         for option in ("question", "answer", "id", *(["choices"] if kind == "choice" else [])):
@@ -112,7 +112,7 @@ class Columns:
         identity = index if self.id is None else fields.text(row, self.id)
         return Problem(f"{self.name}-{identity}", question, gold, kind, row)
 
-    def _require(self, row: Mapping[str, Any], option: str) -> None:
+    def _require(self, row: Mapping[str, object], option: str) -> None:
         """Raise UserError if the column that ``option`` names is not in the row."""
         column = getattr(self, option)
         if column is not None and column not in row:
@@ -122,7 +122,7 @@ class Columns:
                 f"dataset.row.{option}={names[0] if names else 'NAME'}"
             )
 
-    def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    def _choices(self, row: Mapping[str, object]) -> tuple[list[str], list[str]]:
         if self.choices is None or self.choices not in row:
             return [], []
         choices = fields.value(row, self.choices)
@@ -134,7 +134,7 @@ class Columns:
         return fields.texts(choices, self.choices), fields.texts(labels or [], self.choices)
 
     def _gold(
-        self, row: Mapping[str, Any], column: str, kind: str, texts: list[str], labels: list[str]
+        self, row: Mapping[str, object], column: str, kind: str, texts: list[str], labels: list[str]
     ) -> str:
         if kind in ("number", "boolean"):
             try:
@@ -160,7 +160,7 @@ class ExemplarColumns(Columns):
 
     thought: str = "thought"
 
-    def __call__(self, row: Mapping[str, Any], index: int = 0) -> Exemplar:
+    def __call__(self, row: Mapping[str, object], index: int = 0) -> Exemplar:
         problem = self.problem(row, index)
         if problem.gold is None:
             raise UserError("dataset.train.row.answer: expected the name of a column, got null")

@@ -31,7 +31,7 @@ def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -
     return Dataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), train=train, **options)
 
 
-def problem(row: Mapping[str, Any], index: int) -> Problem:
+def problem(row: Mapping[str, object], index: int) -> Problem:
     """Convert a row."""
     gold = fields.canonical_number(fields.text(row, "answer"), "answer")
     return Problem(fields.text(row, "id"), fields.text(row, "question"), gold, "number", row)

@@ -13,7 +13,7 @@ from soft_reasoning.answers import number as numbers
 from soft_reasoning.types import UserError
 
 
-def value(row: Mapping[str, Any], name: str) -> Any:
+def value(row: Mapping[str, object], name: str) -> Any:
     """Return the field ``name``; null is a missing value, and so are NaN and infinity."""
     if name not in row:
         raise UserError(f"expected a field '{name}', got {', '.join(map(str, row)) or 'no field'}")
@@ -41,7 +41,7 @@ def _written(content: Any) -> str:
     return "null" if content is None else str(content)[:60]
 
 
-def text(row: Mapping[str, Any], name: str) -> str:
+def text(row: Mapping[str, object], name: str) -> str:
     """Return a field's text without surrounding space; numbers and booleans as written."""
     content = value(row, name)
     if isinstance(content, Mapping | list):
@@ -52,7 +52,7 @@ def text(row: Mapping[str, Any], name: str) -> str:
     return stripped
 
 
-def number(row: Mapping[str, Any], name: str) -> str:
+def number(row: Mapping[str, object], name: str) -> str:
     """Return a field's number as an answer's text (``2,125`` and ``2125.0`` give ``2125``)."""
     return canonical_number(value(row, name), name)
 
@@ -65,7 +65,7 @@ def canonical_number(content: Any, name: str) -> str:
     return number.answer
 
 
-def boolean(row: Mapping[str, Any], name: str) -> str:
+def boolean(row: Mapping[str, object], name: str) -> str:
     """Return a field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
     word = str(value(row, name)).strip().lower()
     if word in ("true", "yes", "1"):

@@ -25,7 +25,7 @@ class Row:
 
     where: str
     index: int
-    doc: Mapping[str, Any]
+    doc: Mapping[str, object]
 
 
 @contextmanager

@@ -215,7 +215,7 @@ def _defaults(settings: Frame) -> dict[str, Any]:
     return result_keys(plain(compose_config(words)))
 
 
-def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
+def _changes(config: Mapping[str, object], defaults: Mapping[str, object]) -> int:
     """The number of keys other than the seed that differ from the defaults."""
     keys = result_keys(config)
     names = (keys.keys() | defaults.keys()) - {"seed"}
@@ -264,7 +264,7 @@ def _versus(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else json.dumps(value)
 
 
-def _label(options: Mapping[str, Any]) -> str:
+def _label(options: Mapping[str, object]) -> str:
     """A label or a method's name as it is, other values as key=value."""
     return " ".join(
         str(value) if key in ("label", "method") else f"{key}={value}"
@@ -280,7 +280,7 @@ def _model_names(paths: Sequence[Any]) -> list[str]:
     return [short[path] if names.count(short[path]) == 1 else str(path) for path in paths]
 
 
-def _position(config: Mapping[str, Any]) -> int:
+def _position(config: Mapping[str, object]) -> int:
     """The index of a run's entry in ``methods``."""
     entries = compared_methods(OmegaConf.create({key: config.get(key) for key in ("methods", "budget")}))
     return [*entries, config.get("label")].index(config.get("label"))

@@ -34,7 +34,7 @@ class Local:
     def __init__(self, method: Method, context: Context, max_live: int = MAX_LIVE) -> None:
         self.method, self.context, self.max_live = method, context, max_live
         self.grader: AnswerGrader = context.grader
-        self.about: Mapping[str, Any] = {
+        self.about: Mapping[str, object] = {
             **describe_engine(context.engine),
             "loaded": describe_loaded(context.engine),
             "layout": context.prompts.layout,

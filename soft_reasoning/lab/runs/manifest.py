@@ -51,7 +51,7 @@ They concern display, batching and distribution of a run, the number of its prob
 the prompt (its wording counts instead)."""
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(config: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """Return ``config`` with dotted keys; lists and empty mappings are values."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
@@ -63,7 +63,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def result_keys(config: Mapping[str, Any], ignore: Iterable[str] = IGNORED) -> dict[str, Any]:
+def result_keys(config: Mapping[str, object], ignore: Iterable[str] = IGNORED) -> dict[str, Any]:
     """Return the dotted keys that results depend on; ``ignore`` names keys and groups of keys."""
     left_out = tuple(f"{name}." for name in ignore)
     return {
@@ -71,7 +71,7 @@ def result_keys(config: Mapping[str, Any], ignore: Iterable[str] = IGNORED) -> d
     }
 
 
-def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def setting_keys(config: Mapping[str, object]) -> dict[str, Any]:
     """Return ``result_keys`` without seeds, and the number of problems, which together identify a setting.
 
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
@@ -96,9 +96,9 @@ PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
 def build_manifest(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     words: Sequence[str] = (),
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
     chosen: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a new run.
@@ -150,24 +150,24 @@ def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
     return marks
 
 
-def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def environment_changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Describe changes that a resumed run may have, with a note: versions, model files and devices."""
     names = ("git_commit", "versions", "model", "device")
     before, after = (flatten({name: manifest[name] for name in names}) for manifest in (old, new))
     return [change.removeprefix("versions.") for change in differences(before, after)]
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
     """The keys whose values differ, each with its value before and after."""
 
-    def format_value(flat: Mapping[str, Any], key: str) -> str:
+    def format_value(flat: Mapping[str, object], key: str) -> str:
         return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
 
     pairs = {key: (format_value(before, key), format_value(after, key)) for key in sorted({*before, *after})}
     return [f"{key}: {old} -> {new}" for key, (old, new) in pairs.items() if old != new]
 
 
-def plugin_sources(config: Mapping[str, Any]) -> dict[str, str]:
+def plugin_sources(config: Mapping[str, object]) -> dict[str, str]:
     """Return a hash of the source of each loaded custom module that ``config`` names."""
     package, hashes = Path(__file__).resolve().parents[2], {}
     for name in flatten(config).values():

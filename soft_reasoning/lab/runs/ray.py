@@ -46,13 +46,13 @@ class RayActor:
 
     def __init__(self) -> None:
         self._launcher = LocalLauncher()
-        self._config: Mapping[str, Any] | None = None
+        self._config: Mapping[str, object] | None = None
         self._completions: StoreFile | None = None
         self._replaying = ExitStack()
 
     async def begin(
-        self, config: Mapping[str, Any], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
-    ) -> Mapping[str, Any]:
+        self, config: Mapping[str, object], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
+    ) -> Mapping[str, object]:
         """Prepare a run and return the manifest's entries about the engine.
 
         Raises:
@@ -68,7 +68,7 @@ class RayActor:
 
     async def solve(
         self,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         exemplars: Sequence[Exemplar],
         problem: Problem,
         completions: StoreFile | None = None,
@@ -168,7 +168,7 @@ class RaySolver:
             while not ready:
                 check_signals()
                 ready, _ = ray.wait(starting, timeout=LOOKED)
-            self.about: Mapping[str, Any] = ray.get(ready[0])
+            self.about: Mapping[str, object] = ray.get(ready[0])
 
     def peaks(self) -> dict[str, int]:
         return {}

@@ -64,12 +64,12 @@ class Store:
     def __init__(
         self,
         folder: str | os.PathLike[str],
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         *,
         words: Sequence[str] = (),
         chosen: Mapping[str, str] | None = None,
         fresh: bool = False,
-        about: Mapping[str, Any] | None = None,
+        about: Mapping[str, object] | None = None,
     ) -> None:
         self.folder: Path = Path(folder)
         self.records: list[Record] = []
@@ -118,7 +118,7 @@ class Store:
             for path in self.folder.glob(pattern):
                 path.unlink()
 
-    def _resume(self, manifest: Mapping[str, Any]) -> None:
+    def _resume(self, manifest: Mapping[str, object]) -> None:
         """Check that the run is the same and read its records; remove a torn last line."""
         old, path = read_json(self.folder / MANIFEST, START_OVER), self.folder / SAMPLES
         check_same_run(old, manifest, self.folder)
@@ -156,7 +156,7 @@ class Store:
         """
         self._describe(read_json(self.folder / MANIFEST) | self._updated)
 
-    def _describe(self, manifest: Mapping[str, Any]) -> None:
+    def _describe(self, manifest: Mapping[str, object]) -> None:
         """Write the manifest and Hydra's files, which Hydra itself would write before the run is accepted."""
         write_json(self.folder / MANIFEST, manifest)
         files: dict[str, Any] = {"config": manifest["config"], "overrides": self._words}

@@ -37,7 +37,7 @@ class Tracker:
             ) from error
         importlib.import_module("accelerate").PartialState()  # needed by accelerate's log
 
-    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
         """Start to follow the run in ``folder``; return its ``accelerate.tracking.GeneralTracker``."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class TensorBoard(Tracker):
 
     name = "tensorboard"
 
-    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
         run = self.trackers.TensorBoardTracker(self.name, folder, flush_secs=10)
         run.start()
         run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, 0)
@@ -85,7 +85,7 @@ class WeightsAndBiases(Tracker):
         super().__init__()
         self._project, self._options = project, {"entity": entity, "mode": mode, "tags": tags}
 
-    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
         import wandb
 
         run = self.trackers.WandBTracker(
@@ -123,7 +123,7 @@ class MLflow(Tracker):
         super().__init__()
         self._uri, self._experiment = uri, experiment
 
-    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
         import mlflow
 
         if self._uri is not None:
@@ -144,7 +144,7 @@ class MLflow(Tracker):
 
 @contextmanager
 def follow_run(
-    tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
+    tracker: Tracker | None, folder: Path, config: Mapping[str, object], say: Callable[[str], None]
 ) -> Generator[Callable[[Mapping[str, float], int], None]]:
     """Follow the run in ``folder`` with ``tracker``; yield a function that logs figures at a step.
 
