@@ -186,9 +186,7 @@ def build_context(
     """
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
-        prompts = prompts.ending(
-            max_new_tokens=getattr(engine, "max_new_tokens", None) or engine.context_length
-        )
+        prompts = prompts.ending(max_new_tokens=engine.max_new_tokens or engine.context_length)
     context = Context(
         engine=engine,
         prompts=prompts,

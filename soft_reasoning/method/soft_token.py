@@ -8,24 +8,23 @@ from os import PathLike
 from typing import ClassVar
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.method.base import majority_vote
+from soft_reasoning.method.base import SampledMethod, majority_vote
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.task.space import TaskPoint
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
+from soft_reasoning.types import Generate, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftToken:
+class SoftToken(SampledMethod):
     """Puts a task's soft tokens in the prompt, then decodes.
+
+    The other options are those of :class:`SampledMethod`.
 
     Args:
         point: The soft tokens, or a file of them that ``soft-reasoning tune`` wrote. A point of another model
             or prompt is refused.
         samples: Number of solutions, whose majority is the answer.
         temperature: Sampling temperature; 0 is one greedy solution.
-        top_k: Number of likeliest tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Tokens per solution.
 
     Raises:
         OptionError: For a value out of its range, or a file without a point.
@@ -35,12 +34,9 @@ class SoftToken:
     samples: int = 1
     temperature: float = 0.0
     top_k: int = 0
-    top_p: float = 1.0
-    max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "soft_token"
     short: ClassVar[Mapping[str, str]] = {
-        "k": "samples",
-        "temperature": "temperature",
+        **SampledMethod.short,
         "point": "point",
     }
 
@@ -68,7 +64,8 @@ class SoftToken:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         self.learnt.check_fits(context)
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
-        request = yield from self.learnt.request(problem, context, self.max_new_tokens, sampling=sampling)
+        request = yield from self.learnt.request(
+            problem, context, self.max_new_tokens, sampling=self.sampling
+        )
         completions = yield Generate([request(i) for i in range(self.samples)])
         return majority_vote(completions, problem, context)

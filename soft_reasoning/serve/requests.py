@@ -21,7 +21,7 @@ HINTS = frozenset(
 )
 """Fields without effect here that are accepted with any value, since an answer without them is valid."""
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[object, ...]] = {
     "best_of": (1,),
     "function_call": ("auto", "none"),
     "length_penalty": (1,),
@@ -41,7 +41,7 @@ TEXTS = ("text", "input_text", "output_text")
 """The types of a message's parts that are text."""
 
 
-def read_content(content: Any) -> str:
+def read_content(content: object) -> str:
     """Return the text of a message's content, which may be a list of parts."""
     if isinstance(content, str):
         return content
@@ -53,13 +53,13 @@ def read_content(content: Any) -> str:
             raise refused("a text or parts of type text", f"a part of type {kind}")
         if not isinstance(part.get("text"), str):
             raise refused("a text or parts of type text", f"a part of type {kind} without its text")
-    return "".join(part["text"] for part in content)
+    return "".join(part["text"] for part in cast(list[Any], content))
 
 
 def refuse(what: str) -> BeforeValidator:
     """Return a validator that rejects all values but empty ones."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if value:
             raise refused(f"no {what}", "some, which this model cannot read; leave the message out")
 
@@ -71,7 +71,7 @@ def refused(expected: str, actual: str) -> PydanticCustomError:
     return PydanticCustomError("refused", f"expected {expected}, got {actual}")  # pyright: ignore
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "null" if value is None else f"{value!r:.40}"
 
 
@@ -99,7 +99,7 @@ def read_item(item: Any) -> Any:
     return item if kind == "message" else None
 
 
-def as_items(items: Any) -> Any:
+def as_items(items: object) -> object:
     """Return the items of a request for a response, which may be a text."""
     return items if isinstance(items, list) else [{"role": "user", "content": items}]
 
@@ -107,16 +107,16 @@ def as_items(items: Any) -> Any:
 Item = Annotated[ChatMessage | None, BeforeValidator(read_item)]
 
 
-def read_prompts(prompt: Any) -> list[Any]:
+def read_prompts(prompt: object) -> list[object]:
     """Return the prompts of a request for completions: texts, or lists of token ids."""
-    prompts = cast(list[Any], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
+    prompts = cast(list[object], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
     if not prompts or not all(p and (isinstance(p, str) or _are_ids(p)) for p in prompts):
         raise refused("a text, token ids, or a list of either, none of them empty", _kind(prompt))
     return prompts
 
 
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(i) is int for i in cast(list[Any], value))
+def _are_ids(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(i) is int for i in cast(list[object], value))
 
 
 class Form(BaseModel):
@@ -125,8 +125,8 @@ class Form(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
     type: Literal["text", "json_object", "json_schema"] = "text"
-    json_schema: dict[str, Any] = {}
-    schema_: dict[str, Any] = Field(default={}, alias="schema")
+    json_schema: dict[str, object] = {}
+    schema_: dict[str, object] = Field(default={}, alias="schema")
 
     def ask(self, problem: Problem, answer_type: str | None) -> Problem:
         """Return ``problem`` with this form: its question asks for it, and other answers are unread.
@@ -188,7 +188,7 @@ class Body(BaseModel):
     max_output_tokens: Count | None = None
     logprobs: bool | int | None = None
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: dict[str, object] | None = None
     response_format: Form = Form()
     text: TextOptions = TextOptions()
     soft_reasoning: Extra = Extra()

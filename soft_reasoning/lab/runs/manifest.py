@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from soft_reasoning.configuration.compose import as_typed
+from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
@@ -210,13 +211,13 @@ def git_commit() -> str | None:
         return None
 
 
-def describe_engine(engine: Any) -> dict[str, Any]:
+def describe_engine(engine: Engine) -> dict[str, object]:
     """Return model, device and operations (:func:`rates`) of ``engine``, as far as they are known.
 
     ``revision`` identifies weights from the hub, ``weights`` those in a folder. ``batch_invariant`` is
     ``Engine.batch_invariant``.
     """
-    model = getattr(engine, "model", None)
+    model = engine.model
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
     path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
@@ -229,14 +230,14 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if model is None else str(engine.device),
-        "batch_invariant": getattr(engine, "batch_invariant", None),
+        "batch_invariant": engine.batch_invariant,
         "flops": rates(model),
     }
 
 
-def describe_loaded(engine: Any) -> str:
+def describe_loaded(engine: Engine) -> str:
     """Return a line about the loaded model: its size, dtype, device, threads and memory."""
-    model: Any = engine.model
+    model = engine.model
     parameter = None if model is None else next(iter(model.parameters()), None)
     if model is None or parameter is None:  # weights in another process
         return f"engine {type(engine).__name__}"
