@@ -100,7 +100,7 @@ def engine_identity(engine: Any) -> bytes:
     facts = {
         "class": f"{type(engine).__module__}.{type(engine).__qualname__}",
         "settings": {key: value for key, value in engine.settings.items() if key not in RESOURCES},
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: version_of(name) for name in PACKAGES},
         "device": getattr(engine.device, "type", None),
         "eos": sorted(engine.eos_ids),
         "special": sorted(tokenizer.all_special_ids),
@@ -147,7 +147,8 @@ def _configuration(config: Any) -> dict[str, Any]:
     return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None of another, such as a clone of this one."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from soft_reasoning.configuration.compose import as_typed
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
+from soft_reasoning.engine.completions.replay import version_of
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 
@@ -114,7 +114,7 @@ def build_manifest(
         "command": shlex.join(["soft-reasoning", "run", *as_typed(words)]),
         "choices": dict(chosen or {}),
         "git_commit": git_commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "model": None,
         "device": None,
         "plugins": plugin_sources(config) | point_source(config),
@@ -188,13 +188,6 @@ def point_source(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a hash of the file of soft tokens that the method of ``config`` reads, if it reads one."""
     path = Path(config.get("method", {}).get("point") or "").expanduser()
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12]} if path.is_file() else {}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # a clone that is not installed
-        return None
 
 
 @cache
