@@ -16,6 +16,12 @@ ROOT = Path(__file__).parents[1]
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 TEST = f"{sys.executable} -m pytest -q -p no:cacheprovider {ROOT}/tests"
 RUN = "soft-reasoning run progress=false"
+NOISY = (
+    "import torch; from soft_reasoning import SoftReasoner; "
+    f"reasoner = SoftReasoner.from_pretrained('demo'); question = '{QUESTION}'; "
+    "objective = reasoner.objective(question, noise_std=0.1, seed=1, dim=8); "
+    "print(objective(torch.zeros(2, 8, dtype=torch.double)))"
+)
 TASKS = {
     "the first run": f"{RUN} limit=20",
     "the same, greedy": f"{RUN} limit=20 method=cot",
@@ -25,18 +31,26 @@ TASKS = {
     "a model in a folder": f"{RUN} limit=2 model={ROOT}/soft_reasoning/demo/model",
     "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit_20 demo-test-0",
     "a mistyped option": f"{RUN} limt=3; test $? = 2",
+    "a sweep with its tables": f"{RUN} limit=3 seed=0,1 method=cot,self_consistency -m",
+    "the rehearsal of docs/reproduce.md": f"{RUN} +experiment=llama_zero model=demo dataset=demo limit=5",
+    "what a table's rows run": "soft-reasoning run +experiment=paper_main_result --cfg job",
+    "an objective with noise, seed and dimension": f'{sys.executable} -c "{NOISY}"',
+    "a search of one's own": f"{sys.executable} {ROOT}/experiments/bring_your_own_optimiser.py --problems 1",
     **{
         name: f"{TEST}/{tests}"
         for name, tests in {
             "own verifier, reward, rule": "test_own_parts.py",
             "a haiku through the server": "test_open_answers.py -k haiku",
             "free text, JSON, code": "test_open_answers.py -k 'free_text or reading or agreement'",
+            "a kind of answer for each question": "test_answer_types.py",
+            "JSON through the server": "serve/test_server_json.py",
+            "a stream of the server": "serve/test_server_answers.py -k 'line_at_once'",
             "a model that thinks": "test_open_answers.py -k 'think or thoughts'",
-            "openai client, harmless fields": "integrations/test_server_answers.py -k 'fields or chat'",
-            "lm-evaluation-harness": "integrations/test_harness.py",
-            "the server's process": "integrations/test_server_command.py",
-            "CUDA, MPS or CPU (mocked)": "engines/test_devices.py -k device",
-            "8 billion parameters on 24 GB (arithmetic)": "engines/test_devices.py -k card",
+            "openai client, harmless fields": "serve/test_server_answers.py -k 'fields or chat'",
+            "lm-evaluation-harness": "serve/test_harness.py",
+            "the server's process": "serve/test_server_command.py",
+            "CUDA, MPS or CPU (mocked)": "engine/test_devices.py -k device",
+            "8 billion parameters on 24 GB (arithmetic)": "engine/test_devices.py -k card",
         }.items()
     },
     "an answer from Python": f'{sys.executable} -c "from soft_reasoning import SoftReasoner; '
