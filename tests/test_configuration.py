@@ -180,7 +180,7 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
     assert re.fullmatch(r"mine-cot-model_Qwen3-1.7B-\w{8}", named)
     other = run_name("custom", "cot", typed("/c/mine.csv"))
     assert named != other and named[:-8] == other[:-8]
-    words = "dataset=custom,dataset.path=q_num.jsonl,method=mixed_consistency"
+    words = "dataset.path=q_num.jsonl,dataset=custom,method=mixed_consistency"  # as Hydra sorts them
     assert run_name("custom", "mixed_consistency", words) == "q_num-mixed_consistency"
     assert run_name("gsm8k", "cot", "dataset.path=/a/b.jsonl,dataset=gsm8k").startswith(
         "gsm8k-cot-dataset.path_"

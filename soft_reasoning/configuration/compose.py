@@ -26,6 +26,8 @@ from soft_reasoning.configuration.errors import NoSuchOption, one_line, unknown_
 from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
+BASES = {"model": "custom", "dataset": "custom", "prompt": "file"}
+"""The choices with which a path of each group stands."""
 BUDGETS = ("own", "equal")
 """Budget of each method of a comparison: its configured budget, or the reference's tokens."""
 
@@ -128,18 +130,20 @@ def read_words(words: Iterable[str]) -> list[str]:
 
 def as_typed(words: Iterable[str]) -> list[str]:
     """Return the shortest options that :func:`read_words` turns into ``words``, for people to read."""
-    typed = list[str]()
+    typed, dropped, words = list[str](), set[str](), list(words)
+    bases = {
+        f"{group}.path": f"{group}={base}" for group, base in BASES.items() if f"{group}={base}" in words
+    }
     for word in words:
         key, _, value = word.partition("=")
         text = value.strip("'") if re.fullmatch(r"'[^'\\]*'", value) else value
-        group = key.removesuffix(".path")
-        chosen = next((before for before in (f"{group}=custom", f"{group}=file") if before in typed), "")
-        short = f"{group}={text}"
-        if group != key and chosen and _expanded(short):
-            typed[typed.index(chosen)] = short
+        short = f"{key.removesuffix('.path')}={text}"
+        if key in bases and _expanded(short):
+            typed.append(short)
+            dropped.add(bases[key])
         else:
             typed.append(f"{key}={text}" if _quote_value(f"{key}={text}") == word else word)
-    return typed
+    return [word for word in typed if word not in dropped]
 
 
 def _quote_value(word: str) -> str:
