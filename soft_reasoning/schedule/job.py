@@ -88,8 +88,8 @@ class Job(Future[Result], Generic[E_co]):
 
     @property
     def begun(self) -> bool:
-        """Whether the method has yielded its first effect."""
-        return self.effect is not None
+        """Whether the method was started."""
+        return self._steps is not None
 
     def advance(self, answer: Any) -> None:
         """Send the answer to the method, or start it; an answer that is an exception ends the job.
