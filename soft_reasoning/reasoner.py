@@ -26,6 +26,7 @@ from soft_reasoning.configuration.options import (
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.judge.probe import Probe
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.questions import QuestionLike, read_question, read_questions
@@ -36,6 +37,7 @@ from soft_reasoning.schedule.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution, solutions_of
 from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import TaskObjective
+from soft_reasoning.task.probe import ProbeFitting
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Round, UserError
 
@@ -290,7 +292,7 @@ class SoftReasoner:
                     pass
                 else:
                     ended += _ended(update, on_round)
-                if on_progress is not None and any(job.begun for job in jobs.values()):
+                if on_progress is not None and any(job.effect is not None for job in jobs.values()):
                     on_progress(sum(job.written for job in jobs.values()))
         return self._solutions(problems, alone, jobs)
 
@@ -361,6 +363,27 @@ class SoftReasoner:
         """
         tuning = tuning or Tuning(max_new_tokens=self._max_new_tokens)
         return tuning.learn(problems, self.context, history=history, run=self.run_methods)
+
+    def fit_probe(self, problems: Sequence[Problem], fitting: ProbeFitting | None = None) -> Probe:
+        """Fit a probe of hidden states on a task's questions, for ``MixedConsistency(probe=...)``.
+
+        Args:
+            problems: The questions, as :meth:`problem` returns them; some hundreds. Where one has no
+                reference answer, the model's programs label its texts.
+            fitting: How; by default :class:`~soft_reasoning.task.ProbeFitting` with the method's
+                ``max_new_tokens``.
+
+        Raises:
+            UserError: For too few questions, texts that are all right or all wrong, or an engine that cannot
+                read hidden states.
+
+        Example:
+            >>> probe = reasoner.fit_probe([reasoner.problem(question, gold) for question, gold in rows])
+            >>> print(probe.measured["auc"])
+            >>> reasoner.solve(question, method=MixedConsistency(probe=probe))
+        """
+        fitting = fitting or ProbeFitting(max_new_tokens=self._max_new_tokens)
+        return fitting.fit(problems, self.context, run=self.run_methods)
 
     def task_objective(
         self,

@@ -168,8 +168,8 @@ class Request:
         next_logits: Whether to read the logits of the token after the prompt: all, or only of some ids.
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
-        hidden_state: Whether to read the last hidden state at the end of the prompt
-            (engines with ``reads_hidden_states``).
+        hidden_state: The share of the model's depth, above 0, after which to read the hidden state at the end
+            of the prompt (engines with ``reads_hidden_states``); None reads none.
     """
 
     prompt_ids: tuple[int, ...]
@@ -186,12 +186,12 @@ class Request:
     turn: int = 0
     next_logits: bool | tuple[int, ...] = False
     top_logprobs: int = 0
-    hidden_state: bool = False
+    hidden_state: float | None = None
 
     @property
     def reads(self) -> bool:
         """Whether it reads logits, log-probabilities or hidden states."""
-        return self.next_logits is not False or self.top_logprobs > 0 or self.hidden_state
+        return self.next_logits is not False or self.top_logprobs > 0 or self.hidden_state is not None
 
 
 class TopLogprobs(NamedTuple):
@@ -235,7 +235,8 @@ class Completion:
         recomputed_tokens: Positions computed again by an engine that generates in several passes.
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
         top_logprobs: An entry for each token, or a single entry if the request generates none.
-        hidden_state: (D,) float32 on the CPU, after the last layer and norm, as the LM head reads it.
+        hidden_state: (D,) float32 on the CPU, after the layer that the request names; at depth 1 after the
+            last norm, too, as the LM head reads it.
         replayed: Whether it came from a store of completions.
     """
 

@@ -66,10 +66,10 @@ def engine():
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_composes_builds_and_solves(choice, engine):
-    if choice == "method=soft_token":
-        with pytest.raises(UserError, match="point: expected a value, got none; add point="):
+    if file := {"method=soft_token": "point", "verifier=probe": "probe"}.get(choice):
+        with pytest.raises(UserError, match=f"{file}: expected a value, got none; add {file}="):
             build_method(compose_config([choice]))
-        return  # with a point it is tested in tests/task
+        return  # with a file it is tested in tests/task and tests/judge
     config = compose_config([choice, *NEEDS.get(choice, []), "max_new_tokens=20"])
     build_dataset(config)
     assert config.logging is None or built(config, "logging")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.lab.runs.manifest import point_source, tokens_scale_with_samples
+from soft_reasoning.lab.runs.manifest import learnt_sources, tokens_scale_with_samples
 
 SPACE = "tune.space='one vector for the first token'"
 SMALL = ("engine=fake", SPACE, "limit=12", "tune.points=2", "tune.evaluations=12", "max_new_tokens=20")
@@ -85,6 +85,25 @@ def test_the_tokens_of_one_greedy_solution_do_not_scale():
 
 
 def test_a_point_s_file_is_part_of_a_run(tmp_path):
-    assert point_source({"method": {"name": "cot"}}) == {}
+    assert learnt_sources({"method": {"name": "cot"}}) == {}
     (tmp_path / "point.json").write_text("{}")
-    assert set(point_source({"method": {"point": str(tmp_path / "point.json")}})) == {"point.json"}
+    assert set(learnt_sources({"method": {"point": str(tmp_path / "point.json")}})) == {"point.json"}
+
+
+@pytest.mark.slow
+def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
+    words = ("tune=probe", "limit=12", "max_new_tokens=60", "tune.samples=3", FOLDER)
+    done = command("tune", *words)
+    assert done.returncode == 0, done.stderr
+    assert "Fitted on" in done.stdout and "AUC" in done.stdout
+    mixed, judged = ("method=mixed_consistency",), ("method=best_of_n", "verifier=probe")
+    for method in (mixed, judged):
+        refused = command("run", *method, "prompt=math", "probe=learnt/probe.json", "limit=3")
+        assert refused.returncode == 2 and "probe: expected other questions" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    judged += ("probe=learnt/probe.json", "limit=3")
+    done = command("run", *judged, "dataset.split=validation", "hydra.run.dir=run")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(Path("run/manifest.json").read_text())["plugins"]) == {"probe.json"}
+    refused = command("tune", "engine=fake", *words[:-1], "hydra.run.dir=other")
+    assert refused.returncode == 2 and "hidden_state: expected an engine" in refused.stderr

@@ -1,4 +1,4 @@
-"""What ``tune`` does once its options are accepted: screen, search, validate, and write the point."""
+"""What ``tune`` does once its options are accepted: screen, search and validate, or fit, and write it."""
 
 from __future__ import annotations
 
@@ -17,34 +17,37 @@ from soft_reasoning.commands.tune import OWN_WORDS
 from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems, plain
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.judge.probe import Probe
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
 from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_json, write_text
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.task import Evaluation, Learned, Screened, Tuned, Tuning
+from soft_reasoning.task import Evaluation, Learned, ProbeFitting, Screened, Tuned, Tuning
+from soft_reasoning.task.objective import Run
 from soft_reasoning.types import Problem, Result, Usage
 
-HISTORY, POINT, REPORT, PLOT = "search.jsonl", "point.json", "tune.md", "search.svg"
-WRITTEN = (HISTORY, POINT, REPORT, PLOT, "search.pdf", "completions.sqlite*")
+HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
+WRITTEN = (HISTORY, POINT, REPORT, PLOT, PROBE, "search.pdf", "completions.sqlite*")
 """What a command writes besides its manifest."""
 
 
 def learn_configured(config: DictConfig, folder: Path) -> None:
-    """Learn soft tokens from the data set of ``config`` and write them into ``folder``."""
-    tuning: Tuning = built(config, "tune")
+    """Learn soft tokens or a probe from the data set of ``config`` and write them into ``folder``."""
+    learner: Tuning | ProbeFitting = built(config, "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_problems(problems, context)
         open_folder(folder, config, problems, engine)
-        total = tuning.points * len(tuning.spaces) + tuning.evaluations
-        display = Progress(total, enabled=config.progress, unit="point")
+        fits = isinstance(learner, ProbeFitting)
+        total, unit = (len(problems), "question") if fits else (learner.work, "point")
+        display = Progress(total, enabled=config.progress, unit=unit)
         completions = StoreFile.of(config.cache, config.cache_gb, folder)
         display.say(describe_loaded(engine))
 
@@ -54,38 +57,48 @@ def learn_configured(config: DictConfig, folder: Path) -> None:
                 problems, method, context, max_live=config.max_live, watch=display.work
             ):
                 solved[problem.id] = result
+                display.done += fits
                 usage = sum(result.usage.values(), Usage())
                 display.tokens += usage.generated_tokens - usage.replayed_tokens
             return [solved[problem.id] for problem in problems]
 
-        screened: list[Screened] = []
-        searched: list[Evaluation] = []
-
-        def on_screened(space: Screened) -> None:
-            display.done += tuning.points
-            screened.append(space)
-            display.say(f"screened {space.name}: deviation beyond chance {deviation(space)}")
-            if len(screened) == len(tuning.spaces):
-                print(f"\n{screening_table(screened).text()}\n", flush=True)
-
-        def on_evaluation(evaluation: Evaluation) -> None:
-            display.done += 1
-            searched.append(evaluation)
-            best = max(searched, key=lambda e: (len(e.rewards), e.mean))
-            if best is evaluation:
-                display.say(f"point {len(searched)}: best so far {rate(best)}")
-            display.show()
-
         with replaying(completions, context.engines), display:
-            learned = tuning.learn(
-                problems,
-                context,
-                history=folder / HISTORY,
-                run=run,
-                on_screened=on_screened,
-                on_evaluation=on_evaluation,
-            )
-    report(learned, folder)
+            if isinstance(learner, ProbeFitting):
+                report_probe(learner.fit(problems, context, run=run), folder)
+            else:
+                report(_learn(learner, problems, context, folder, run, display), folder)
+
+
+def _learn(
+    tuning: Tuning, problems: Sequence[Problem], context: Context, folder: Path, run: Run, display: Progress
+) -> Learned:
+    """Learn soft tokens, with every space and every best point on the ``display``."""
+    screened: list[Screened] = []
+    searched: list[Evaluation] = []
+
+    def on_screened(space: Screened) -> None:
+        display.done += tuning.points
+        screened.append(space)
+        display.say(f"screened {space.name}: deviation beyond chance {deviation(space)}")
+        if len(screened) == len(tuning.spaces):
+            print(f"\n{screening_table(screened).text()}\n", flush=True)
+
+    def on_evaluation(evaluation: Evaluation) -> None:
+        display.done += 1
+        searched.append(evaluation)
+        best = max(searched, key=lambda e: (len(e.rewards), e.mean))
+        if best is evaluation:
+            display.say(f"point {len(searched)}: best so far {rate(best)}")
+        display.show()
+
+    return tuning.learn(
+        problems,
+        context,
+        history=folder / HISTORY,
+        run=run,
+        on_screened=on_screened,
+        on_evaluation=on_evaluation,
+    )
 
 
 def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], engine: Engine) -> None:
@@ -97,7 +110,7 @@ def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], e
     settings = plain(config)
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
     settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
-    del settings["tune"]["anyway"]  # which decides only whether there is a search
+    settings["tune"].pop("anyway", None)  # which decides only whether there is a search
     words = [word for word in HydraConfig.get().overrides.task if word not in OWN_WORDS]
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
@@ -108,6 +121,21 @@ def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], e
     for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
         path.unlink()
     write_json(folder / MANIFEST, manifest)
+
+
+def report_probe(probe: Probe, folder: Path) -> None:
+    """Print how well ``probe`` tells right texts from wrong ones, and write it."""
+    probe.save(folder / PROBE)
+    measured = probe.measured
+    lines = [
+        f"Fitted on {measured['texts']} texts of {len(probe.questions)} questions, "
+        f"{percent(measured['right'])} % right.",
+        f"On questions that it did not see its AUC is {measured['auc']:.2f} over all texts, and "
+        f"{measured['auc_within']:.2f} within a question (mean of {measured['mixed_questions']} questions).",
+        f"The probe: soft-reasoning run method=mixed_consistency probe={folder / PROBE}",
+    ]
+    write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")
+    print("\n".join([*lines, str(folder / REPORT)]))
 
 
 def report(learned: Learned, folder: Path) -> None:

@@ -19,7 +19,7 @@ from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
 from soft_reasoning.lab.runs.signals import check_signals
-from soft_reasoning.method.soft_token import SoftToken
+from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.types import UserError
 
 
@@ -47,8 +47,11 @@ def run_one(
     tracker = built(config, "logging") if tracked and config.logging else None
     dataset = build_dataset(config)
     problems = dataset.problems()
-    if isinstance(method, SoftToken):
-        method.learnt.check_unseen(problems)
+    parts = method, getattr(method, "verifier", None)
+    files = [getattr(part, name, None) for part in parts for name in ("point", "probe")]
+    for learnt in files:
+        if isinstance(learnt, Learnt):
+            learnt.check_unseen(problems)
     check_signals()
     solver = launcher.start(config, problems, dataset.exemplars(), method)
     check_signals()

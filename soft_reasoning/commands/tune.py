@@ -1,4 +1,4 @@
-"""The command ``tune``: soft tokens for a task, learnt once from its questions.
+"""The command ``tune``: soft tokens or a probe for a task, learnt once from its questions.
 
 What takes seconds to import is imported after the options are checked.
 """
@@ -14,14 +14,16 @@ from omegaconf import DictConfig
 from soft_reasoning.commands.launch import launch, one_line_errors, sweep_name
 from soft_reasoning.configuration.choices import choice
 from soft_reasoning.configuration.compose import quoted, read_words, run_name, typed_keys
-from soft_reasoning.task import Tuning
+from soft_reasoning.task import ProbeFitting, Tuning
 from soft_reasoning.types import UserError
 
 HEADER = """\
-soft-reasoning tune [group=choice] [key=value] [tune.key=value]
-Learns soft tokens from a task's questions (limit=160 of them): screens several spaces, searches the most
-promising one, compares the best points on questions that the search did not see, and writes them to
-point.json for method=soft_token point=FOLDER/point.json. Keys of tune: {keys}.
+soft-reasoning tune [tune=probe] [group=choice] [key=value] [tune.key=value]
+Learns from a task's questions (limit=160 of them). By default it learns soft tokens: it screens several
+spaces, searches the most promising one, compares the best points on questions that the search did not see,
+and writes the best to point.json for method=soft_token point=FOLDER/point.json. Keys of tune: {token}.
+tune=probe fits a judge of hidden states on sampled solutions and writes it to probe.json for
+method=mixed_consistency probe=FOLDER/probe.json, and verifier=probe with others. Keys of tune: {probe}.
 The same command continues an interrupted one. Other options are those of soft-reasoning run that greedy
 decoding reads:"""
 UNREAD = (
@@ -30,15 +32,19 @@ UNREAD = (
 )
 """Options of ``run`` that the command does not read."""
 
-OWN_WORDS = ("method=cot", "+tune=default")
-"""Options that the command adds: greedy decoding, and its group."""
+OWN_WORDS = ("method=cot", "+tune=default", "+tune=probe")
+"""Options that the command adds: greedy decoding, and a choice of its group."""
 
 
 def register_tune() -> None:
     """Register the group ``tune``, which only this command has."""
-    keys = ", ".join(field.name for field in fields(Tuning) if field.name != "max_new_tokens")
-    help = {"help": {"header": HEADER.format(keys=keys)}}
+    token, probe = (
+        ", ".join(field.name for field in fields(kind) if field.name != "max_new_tokens")
+        for kind in (Tuning, ProbeFitting)
+    )
+    help = {"help": {"header": HEADER.format(token=token, probe=probe)}}
     choice("tune", "default", Tuning, top={"hydra": help, "limit": 160})
+    choice("tune", "probe", ProbeFitting, short={}, top={"hydra": help, "limit": 160})
 
 
 def tune_words(words: Sequence[str]) -> list[str]:
@@ -55,7 +61,10 @@ def tune_words(words: Sequence[str]) -> list[str]:
             )
     options = [word for word in words if "=" in word and not word.startswith("-")]
     name = run_name("tune", sweep_name(read_words(options)))
-    return [f"hydra.run.dir={quoted(f'runs/{name}')}", *OWN_WORDS, *words]
+    greedy, tokens, probe = OWN_WORDS
+    chosen = probe if "tune=probe" in words else tokens
+    rest = [word for word in words if word not in ("tune=probe", "tune=default")]
+    return [f"hydra.run.dir={quoted(f'runs/{name}')}", greedy, chosen, *rest]
 
 
 def tune_command(config: DictConfig, folder: Path) -> None:

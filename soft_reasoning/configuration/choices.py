@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
 from soft_reasoning.judge.final import RULES, FinalAnswer
 from soft_reasoning.judge.model_verifier import ModelVerifier
+from soft_reasoning.judge.probe import ProbeVerifier
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
 from soft_reasoning.judge.review import NamedChoice, OneByOne, WithoutCandidates
@@ -225,6 +226,7 @@ def _verifiers() -> None:
     )  # a control
     released: Values = {"presentation": part(WithAnalyses), "judgement": part(ReleasedSolution)}
     choice("verifier", "released", ModelVerifier, **released)
+    choice("verifier", "probe", ProbeVerifier)
     choice("verifier", "none", NoVerifier)
     # A perfect judge is not to be outvoted.
     choice("verifier", "oracle", Oracle, override={"final": "reward_vote"})

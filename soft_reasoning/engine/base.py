@@ -135,7 +135,7 @@ class Engine:
             UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
             ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
-        if not self.reads_hidden_states and any(request.hidden_state for request in requests):
+        if not self.reads_hidden_states and any(request.hidden_state is not None for request in requests):
             raise UserError(
                 f"hidden_state: expected an engine that reads hidden states, got {type(self).__name__}; "
                 "use engine=hf"

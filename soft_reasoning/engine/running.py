@@ -142,6 +142,8 @@ def _check_limits(request: Request) -> None:
         )
     if request.top_logprobs < 0:
         raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
+    if request.hidden_state is not None and not 0 < request.hidden_state <= 1:
+        raise ValueError(f"expected hidden_state above 0 and at most 1, got {request.hidden_state}")
 
 
 def _check_ids(request: Request, vocabulary: int) -> None:

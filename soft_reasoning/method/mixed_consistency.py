@@ -7,12 +7,15 @@ They rarely make the same mistake, so an answer on which they agree is rarely wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.final import same_answers
+from soft_reasoning.judge.probe import Probe
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
@@ -26,9 +29,9 @@ class MixedConsistency(SampledMethod):
     """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
     The programs come first, since they are short. Then solutions follow one by one until the vote is settled
-    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). Candidates are the solutions, then the
-    programs. The trace holds the weight of each. The options of the solutions are those of
-    :class:`SampledMethod`.
+    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). With a probe a solution's votes are its score
+    as a multiple of the mean score. Candidates are the solutions, then the programs. The trace holds the
+    weight of each. The options of the solutions are those of :class:`SampledMethod`.
 
     Args:
         samples: Maximum number of solutions.
@@ -37,6 +40,8 @@ class MixedConsistency(SampledMethod):
         program_weight: Votes of the first program with an answer; a solution has 1.
         repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
             all count the same; but programs for one question often share an error.
+        probe: Scores the solutions: a probe, or a file of one that ``soft-reasoning tune tune=probe`` wrote.
+            One of another model or prompt is refused. None gives each solution one vote.
 
     Raises:
         OptionError: For a value out of its range.
@@ -47,7 +52,9 @@ class MixedConsistency(SampledMethod):
     programs: Programs = field(default_factory=Programs)
     program_weight: float = 1.0
     repeat_weight: float = 1.0
+    probe: Probe | str | PathLike[str] | None = None
     name: str = "mixed_consistency"
+    short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "probe": "probe"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
@@ -55,6 +62,8 @@ class MixedConsistency(SampledMethod):
         real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
+        if self.probe is not None and not isinstance(self.probe, Probe):
+            object.__setattr__(self, "probe", Probe.load(self.probe))
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
@@ -69,8 +78,13 @@ class MixedConsistency(SampledMethod):
                     for i in range(len(solutions), last)
                 ]
             )
-            solutions += [read_candidate(completion, problem, context) for completion in completions]
-            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind)
+            new = [read_candidate(completion, problem, context) for completion in completions]
+            if isinstance(self.probe, Probe):
+                scored = yield from self.probe.judge(problem, new, context)
+                new = [replace(c, verified=score) for c, score in zip(new, scored, strict=True)]
+            solutions += new
+            scores = [c.verified for c in solutions]
+            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind, scores)
         candidates = [*solutions, *programs]
         answers = [candidate.answer for candidate in candidates]
         answer = context.grader.vote(answers, problem.answer_type, weights)
@@ -82,10 +96,16 @@ class MixedConsistency(SampledMethod):
         programs: Sequence[str | None],
         grader: AnswerGrader,
         answer_type: str,
+        scores: Sequence[float | None] = (),
     ) -> tuple[list[float], list[float]]:
-        """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one."""
+        """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one.
+
+        ``scores`` are those of the solutions, None for one that was not judged.
+        """
         answers = [*solutions, *programs]
         weights, sums = [1.0] * len(answers), list[float]()
+        if total := sum(judged := [1.0 if score is None else score for score in scores]):
+            weights[: len(judged)] = [score * len(judged) / total for score in judged]
         for group in same_answers(answers, grader, answer_type):
             for place, i in enumerate(i for i in group if i >= len(solutions)):
                 weights[i] = self.program_weight * self.repeat_weight**place

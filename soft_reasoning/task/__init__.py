@@ -1,7 +1,8 @@
-"""What a task's questions teach together: a soft token for all of them."""
+"""What a task's questions teach together: a soft token for all of them, and a probe that judges texts."""
 
 from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import Evaluation, TaskObjective
+from soft_reasoning.task.probe import ProbeFitting
 from soft_reasoning.task.screening import SPACES, Screened, Spread, screen, spread
 from soft_reasoning.task.tuning import Tuned, tune
 
@@ -9,6 +10,7 @@ __all__ = [
     "SPACES",
     "Evaluation",
     "Learned",
+    "ProbeFitting",
     "Screened",
     "Spread",
     "TaskObjective",

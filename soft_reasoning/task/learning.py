@@ -69,6 +69,11 @@ class Tuning:
         """The spaces that are screened."""
         return SPACES if self.space is None else {self.space: SPACES[self.space]}
 
+    @property
+    def work(self) -> int:
+        """Number of points that are evaluated at most."""
+        return self.points * len(self.spaces) + self.evaluations
+
     def learn(
         self,
         problems: Sequence[Problem],
@@ -95,14 +100,14 @@ class Tuning:
         Raises:
             UserError: For too few questions with an answer.
         """
-        rewarded = _rewarded(problems, context, run)
-        count = round((1 - self.validation) * len(rewarded))
-        if count < 2 or count == len(rewarded):
+        pairs = rewarded(problems, context, run)
+        count = round((1 - self.validation) * len(pairs))
+        if count < 2 or count == len(pairs):
             raise UserError(
                 f"validation: expected two questions or more for the search and one for the comparison, got "
-                f"{len(rewarded)} with an answer, of which {self.validation:g} are kept; give more questions"
+                f"{len(pairs)} with an answer, of which {self.validation:g} are kept; give more questions"
             )
-        parts = rewarded[:count], rewarded[count:]
+        parts = pairs[:count], pairs[count:]
         screened = screen(
             [problem for problem, _ in parts[0]],
             context,
@@ -134,10 +139,13 @@ class Tuning:
         return Learned(screened, chosen.name, tuned)
 
 
-def _rewarded(
+def rewarded(
     problems: Sequence[Problem], context: Context, run: Run | None
 ) -> list[tuple[Problem, tuple[str, ...]]]:
-    """The problems with the answers that are rewarded, without those that have none."""
+    """Return the problems with the answers that are rewarded, without problems that have none.
+
+    They are the reference answer, or where there is none those of programs that the model writes.
+    """
     unlabelled = [problem for problem in problems if problem.gold is None]
     written: dict[str, tuple[str, ...]] = {}
     if unlabelled:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.judge.programs import Programs
+from soft_reasoning.schedule.learnt import made_for, question_marks
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
@@ -21,8 +22,6 @@ from soft_reasoning.task.space import (
     TaskPoint,
     TaskSpace,
     greedy_anchor,
-    made_for,
-    question_fingerprint,
     task_request,
 )
 from soft_reasoning.types import (
@@ -230,7 +229,7 @@ class TaskObjective(BaseTestProblem):
             placement=self.space.placement,
             u=tuple(u),
             made_for=made_for(self.context),
-            questions={p.id: question_fingerprint(p.question) for p in self.problems},
+            questions=question_marks(self.problems),
         )
 
     def _reward(self, candidate: Candidate, problem: Problem, accepted: Sequence[str]) -> float:

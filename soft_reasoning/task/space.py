@@ -5,32 +5,28 @@ u in R^d -> vectors (m, D) -> soft tokens: the vectors, or a question's greedy t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import OptionError, choice, counts, local_path, real
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.schedule.effects import BudgetSpent
+from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.search.embedding import LinearSubspace, SimplexSubspace, gaussian_matrix
-from soft_reasoning.types import Generate, Problem, Prompt, Request, UserError
+from soft_reasoning.types import Generate, Problem, Prompt, Request
 
 SCALES = {"vector": 1.5, "offset": 1.0, "mixture": 3.0}
 """The kinds of spaces with their default scales."""
-PROBE = Problem("prompt", "1 2 3", None)
-"""A question whose prompt identifies the wording."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +92,8 @@ class TaskSpace:
         return lambda U: linear(U).reshape(len(U), self.tokens, engine.hidden_size)
 
 
-@dataclass(frozen=True)
-class TaskPoint:
+@dataclass(frozen=True, kw_only=True)
+class TaskPoint(Learnt):
     """Soft tokens that were found for a task, in a file of plain numbers.
 
     Attributes:
@@ -105,16 +101,13 @@ class TaskPoint:
         anchored: Whether each question's greedy first tokens are added to them.
         placement: As in :class:`TaskSpace`.
         u: The point in its space.
-        made_for: The model's weights and the prompt, by :func:`made_for`.
-        questions: Id and :func:`question_fingerprint` of each question that it was found on.
     """
 
     vectors: tuple[tuple[float, ...], ...]
     anchored: bool = False
     placement: str = "last"
     u: tuple[float, ...] = ()
-    made_for: Mapping[str, str] = field(default_factory=dict[str, str])
-    questions: Mapping[str, str] = field(default_factory=dict[str, str])
+    option: ClassVar[str] = "point"
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> TaskPoint:
@@ -138,37 +131,6 @@ class TaskPoint:
             raise OptionError("point", f"{expected}, got {path} without vectors of one width; tune again")
         choice("point.placement", point.placement, PLACEMENTS)
         return point
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the point as JSON."""
-        local_path("point", path).write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
-
-    def check_fits(self, context: Context) -> None:
-        """Reject another model or prompt than the point was made for.
-
-        Raises:
-            UserError: In one line that names the difference.
-        """
-        for key, value in made_for(context).items():
-            if self.made_for.get(key) != value:
-                raise UserError(
-                    f"point: expected one that was made for this {key}, got one for another; "
-                    f"tune again, or take the {key} that it was made for"
-                )
-
-    def check_unseen(self, problems: Sequence[Problem]) -> None:
-        """Reject ``problems`` among which are questions that the point was found on.
-
-        Raises:
-            UserError: In one line that names one of them.
-        """
-        known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for p in problems if (mark := question_fingerprint(p.question)) in known]
-        if seen:
-            raise UserError(
-                f"point: expected other questions than it was found on, got {len(seen)} of those, such as "
-                f"{seen[0]}; choose others with dataset.offset or dataset.split"
-            )
 
     def request(
         self, problem: Problem, context: Context, max_new_tokens: int, **fields: Any
@@ -198,33 +160,3 @@ def greedy_anchor(prompt: Prompt, count: int, context: Context) -> Steps[Tensor]
     if completion.generated_tokens < count:
         raise BudgetSpent
     return context.engine.embed(completion.token_ids)
-
-
-def question_fingerprint(question: str) -> str:
-    """Return sixteen hexadecimal digits that identify a question's text."""
-    return hashlib.sha256(question.strip().encode()).hexdigest()[:16]
-
-
-def made_for(context: Context) -> dict[str, str]:
-    """Return what gives vectors their meaning: fingerprints of weights, adapter and prompt.
-
-    They are the same for every engine that runs the model. A model in memory, which has no files, is known by
-    its embedding table.
-    """
-    config = getattr(context.engine.model, "config", None)
-    name = getattr(config, "_name_or_path", "")
-    if name:
-        model = _fingerprint(name, getattr(config, "_commit_hash", None))
-    else:
-        table = context.engine.embed(range(min(context.engine.vocabulary, 1024)))
-        model = hashlib.sha256(table.numpy().tobytes()).hexdigest()[:16]
-    if adapter := context.engine.settings.get("adapter"):
-        model += f"+{_fingerprint(adapter, None)}"
-    ids = json.dumps(context.prompts.solve(PROBE).ids)
-    return {"model": model, "prompt": hashlib.sha256(ids.encode()).hexdigest()[:16]}
-
-
-@lru_cache(maxsize=8)
-def _fingerprint(name: str, revision: str | None) -> str:
-    """The fingerprint of a model's files, which every question asks for."""
-    return weights_fingerprint(name, revision)

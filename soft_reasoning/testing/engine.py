@@ -316,9 +316,10 @@ class HiddenStateContract:
         noise = torch.randn(2, engine.hidden_size, generator=torch.Generator().manual_seed(0))
         soft = {"soft": 0.5 * engine.embedding_rms * noise, "position": 2}
         looks = [
-            Request(prompt, max_new_tokens=0, hidden_state=True, **more)
+            Request(prompt, max_new_tokens=0, hidden_state=depth, **more)
             for prompt in prompts
             for more in ({}, soft)
+            for depth in (0.5, 1.0)
         ]
         *together, written = engine.generate([*looks, Request(prompts[0], max_new_tokens=3)])
         for request, completion in zip(looks, together, strict=True):

@@ -41,7 +41,7 @@ CHANGED = {
     "seed": [4],
     "next_logits": [True, (1,), (1, 2)],
     "top_logprobs": [1, 2],
-    "hidden_state": [True],
+    "hidden_state": [0.5, 1.0],
     "role": [],
     "deadline": [],
     "turn": [],

@@ -28,7 +28,7 @@ class TestFake(EngineContract):
         assert len(answers) > 8 and answers <= set(range(21))
 
     def test_a_hidden_state_is_refused(self, engine, prompts):
-        request = Request(prompts[0], max_new_tokens=0, hidden_state=True)
+        request = Request(prompts[0], max_new_tokens=0, hidden_state=1.0)
         with pytest.raises(UserError, match="expected an engine that reads hidden states, got FakeEngine"):
             engine.add([Request(prompts[0]), request])
         assert not engine.queued

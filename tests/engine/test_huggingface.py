@@ -100,14 +100,18 @@ class TestHiddenStates(HiddenStateContract):
     def prompts(self):
         return [random_ids(length, seed) for seed, length in enumerate((40, 12, 33))]
 
-    def test_it_is_the_last_layer_s_after_its_norm(self, engine, prompts):
+    @pytest.mark.parametrize("length", [5, 8, 40])  # of few tokens, as many as rows of padding, and more
+    @pytest.mark.parametrize("depth", [0.5, 1.0])
+    def test_it_is_the_layer_s_at_its_depth(self, engine, depth, length):
         """As transformers gives it, also for the embeddings that a prompt's tokens stand for."""
-        prompt = prompts[0]
+        prompt = random_ids(length, 7)
         with torch.inference_mode():
-            whole = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states[-1][0, -1]
+            states = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states
+        first = int(engine.model.config.model_type == "mamba")  # its states begin after the first layer
+        whole = states[-1 if depth == 1 else round(depth * (len(states) - 1)) - first][0, -1]
         soft = {"prompt_ids": prompt[:2] + prompt[4:], "soft": engine.embed(prompt[2:4]), "position": 2}
         for request in ({"prompt_ids": prompt}, soft):
-            [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=True)])
+            [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=depth)])
             assert torch.allclose(look.hidden_state, whole.float(), atol=1e-4)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from soft_reasoning.engine.devices import on_device
 from soft_reasoning.engine.huggingface.attention import NAME, KeyValuePool, Pass, Span, current_pass
@@ -73,18 +74,29 @@ class Runner:
         return self.embed(ids + ids[-1:] * (self.padded_count(len(ids)) - len(ids)))
 
     @contextmanager
-    def reading_states(self, sequences: list[Sequence]) -> Generator[list[Tensor]]:
-        """Collect the inputs of the LM head, if one of ``sequences`` requests its last hidden state."""
-        states: list[Tensor] = []
-        if not any(sequence.request.hidden_state for sequence in sequences):
-            yield states
-            return
-        head = self.model.get_output_embeddings()
-        handle = head.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
+    def reading_states(self, sequences: list[Sequence]) -> Generator[dict[float, Tensor]]:
+        """Collect the hidden states at the depths that ``sequences`` request, in the order of the pass."""
+        asked = [sequence.request.hidden_state for sequence in sequences]
+        depths = {depth for depth in asked if depth is not None}
+        states: dict[float, Tensor] = {}
+        handles = [self._read_at(depth, states) for depth in depths]
         try:
             yield states
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
+
+    def _read_at(self, depth: float, states: dict[float, Tensor]) -> RemovableHandle:
+        """Keep what the layer at ``depth`` returns, or what the LM head reads at depth 1."""
+        if depth == 1:
+            head = self.model.get_output_embeddings()
+            return head.register_forward_pre_hook(lambda _, inputs: states.update({depth: inputs[0]}))
+
+        def keep(_: object, __: object, output: Any) -> None:
+            states[depth] = output if isinstance(output, Tensor) else output[0]
+
+        layers = next(x for x in self.model.get_decoder().modules() if isinstance(x, torch.nn.ModuleList))
+        return layers[max(round(depth * len(layers)), 1) - 1].register_forward_hook(keep)
 
     def embed_at(self, sequence: Sequence, start: int, end: int) -> Tensor:
         """(end - start, D): the prompt's embeddings from position ``start`` up to ``end``."""
@@ -98,10 +110,10 @@ class Runner:
                 rows[low - start : high - start] = soft[low - first : high - first].to(rows)
         return rows
 
-    def keep_states(self, sequences: list[Sequence], states: Tensor) -> None:
-        """Store the last hidden states (at least len(sequences), D) of the sequences that request them."""
+    def keep_states(self, sequences: list[Sequence], depth: float, states: Tensor) -> None:
+        """Store the states (at least len(sequences), D) of the sequences that request those of ``depth``."""
         for sequence, state in zip(sequences, states, strict=False):
-            if sequence.request.hidden_state:
+            if sequence.request.hidden_state == depth:
                 sequence.hidden_state = detached(state)
 
 
@@ -268,8 +280,9 @@ class ModelRunner(Runner):
         wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)
         with self.reading_states(sequences) as states:
             logits = self._forward(current, torch.cat(embeddings), wanted)
-        for read in states:  # of the wanted positions, or of all if the model cannot select positions
-            self.keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
+        for depth, read in states.items():
+            chosen = depth == 1 and "logits_to_keep" in self.accepts  # the LM head reads only what is wanted
+            self.keep_states(sequences, depth, read[0] if chosen else read[0, wanted])
         return logits[: len(last)]
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:

@@ -73,8 +73,8 @@ class PlainRunner(Runner):
         rows += rows[-1:] * (self.padded_count(len(rows)) - len(rows))
         with self.reading_states(sequences) as states:
             logits = self._forward(torch.stack(rows))
-        for read in states:
-            self.keep_states(sequences, read[:, -1])
+        for depth, read in states.items():
+            self.keep_states(sequences, depth, read[:, -1])
         return logits[: len(sequences)]
 
     def decode(self, sequences: list[Sequence]) -> Tensor:

@@ -117,7 +117,7 @@ def build_manifest(
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "model": None,
         "device": None,
-        "plugins": plugin_sources(config) | point_source(config),
+        "plugins": plugin_sources(config) | learnt_sources(config),
         **(about or {}),
         "config": json.loads(json.dumps(config, default=str)),
     }
@@ -184,10 +184,12 @@ def plugin_sources(config: Mapping[str, object]) -> dict[str, str]:
     return dict(sorted(hashes.items()))
 
 
-def point_source(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return a hash of the file of soft tokens that the method of ``config`` reads, if it reads one."""
-    path = Path(config.get("method", {}).get("point") or "").expanduser()
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12]} if path.is_file() else {}
+def learnt_sources(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return hashes of the files that ``config`` names as its soft tokens and its probe."""
+    parts = config.get("method") or {}, config.get("verifier") or {}
+    names = [part.get(key) for part in parts for key in ("point", "probe")]
+    paths = [Path(name).expanduser() for name in names if name]
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest()[:12] for p in paths if p.is_file()}
 
 
 @cache

@@ -1,0 +1,100 @@
+"""What was learnt from questions for one model and prompt, in a file of plain numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from os import PathLike
+from typing import ClassVar
+
+from soft_reasoning.checks import local_path
+from soft_reasoning.engine.paths import weights_fingerprint
+from soft_reasoning.schedule.method import Context
+from soft_reasoning.types import Problem, UserError
+
+PROBE = Problem("prompt", "1 2 3", None)
+"""A question whose prompt identifies the wording."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """What fits one model and prompt only, and must not be measured on the questions it was learnt from.
+
+    Attributes:
+        made_for: The model's weights and the prompt, by :func:`made_for`.
+        questions: Id and :func:`question_fingerprint` of each question that it was learnt from.
+    """
+
+    made_for: Mapping[str, str] = field(default_factory=dict[str, str])
+    questions: Mapping[str, str] = field(default_factory=dict[str, str])
+    option: ClassVar[str]
+    """The option whose value is its file."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it as JSON."""
+        local_path(self.option, path).write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+    def check_fits(self, context: Context) -> None:
+        """Reject another model or prompt than it was made for.
+
+        Raises:
+            UserError: In one line that names the difference.
+        """
+        for key, value in made_for(context).items():
+            if self.made_for.get(key) != value:
+                raise UserError(
+                    f"{self.option}: expected one that was made for this {key}, got one for another; "
+                    f"tune again, or take the {key} that it was made for"
+                )
+
+    def check_unseen(self, problems: Sequence[Problem]) -> None:
+        """Reject ``problems`` among which are questions that it was learnt from.
+
+        Raises:
+            UserError: In one line that names one of them.
+        """
+        known = {mark: name for name, mark in self.questions.items()}
+        seen = [known[mark] for p in problems if (mark := question_fingerprint(p.question)) in known]
+        if seen:
+            raise UserError(
+                f"{self.option}: expected other questions than it was found on, got {len(seen)} of those, "
+                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
+            )
+
+
+def question_fingerprint(question: str) -> str:
+    """Return sixteen hexadecimal digits that identify a question's text."""
+    return hashlib.sha256(question.strip().encode()).hexdigest()[:16]
+
+
+def question_marks(problems: Sequence[Problem]) -> dict[str, str]:
+    """Return id and fingerprint of each of ``problems``."""
+    return {problem.id: question_fingerprint(problem.question) for problem in problems}
+
+
+def made_for(context: Context) -> dict[str, str]:
+    """Return what gives vectors their meaning: fingerprints of weights, adapter and prompt.
+
+    They are the same for every engine that runs the model. A model in memory, which has no files, is known by
+    its embedding table.
+    """
+    config = getattr(context.engine.model, "config", None)
+    name = getattr(config, "_name_or_path", "")
+    if name:
+        model = _fingerprint(name, getattr(config, "_commit_hash", None))
+    else:
+        table = context.engine.embed(range(min(context.engine.vocabulary, 1024)))
+        model = hashlib.sha256(table.numpy().tobytes()).hexdigest()[:16]
+    if adapter := context.engine.settings.get("adapter"):
+        model += f"+{_fingerprint(adapter, None)}"
+    ids = json.dumps(context.prompts.solve(PROBE).ids)
+    return {"model": model, "prompt": hashlib.sha256(ids.encode()).hexdigest()[:16]}
+
+
+@lru_cache(maxsize=8)
+def _fingerprint(name: str, revision: str | None) -> str:
+    """The fingerprint of a model's files, which every question asks for."""
+    return weights_fingerprint(name, revision)

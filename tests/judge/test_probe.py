@@ -1,0 +1,156 @@
+"""A probe of hidden states: what it reads, what it refuses, and what it changes in a vote."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.build import build_context, build_engine
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engine.fake import FakeEngine
+from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.method.mixed_consistency import MixedConsistency
+from soft_reasoning.schedule.learnt import made_for
+from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.task import ProbeFitting
+from soft_reasoning.testing import verifier as contract
+from soft_reasoning.types import Candidate, Request, Result, UserError
+
+WORDS = ["model=demo", "dataset=demo", "dataset.split=validation", "limit=40"]
+
+
+@pytest.fixture(scope="module")
+def task():
+    """The context and problems of the bundled model."""
+    config = compose_config(WORDS)
+    engine = build_engine(config)
+    yield build_context(config, engine), build_dataset(config).problems()
+    engine.close()
+
+
+class Returns(Method):
+    """Returns what ``steps`` returns for a problem, as ``value``."""
+
+    name = "returns"
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def solve(self, problem, context):
+        self.value = yield from self.steps(problem, context)
+        return Result(None, ())
+
+
+def value(problem, context, steps):
+    method = Returns(steps)
+    list(drive([problem], method, context))
+    return method.value
+
+
+@pytest.fixture(scope="module")
+def probe(task):
+    context, problems = task
+    return ProbeFitting(samples=4, max_new_tokens=60).fit(problems[:32], context)
+
+
+def test_a_probe_learns_from_labelled_texts_and_keeps_what_identifies_it(task, probe, tmp_path):
+    context, problems = task
+    assert len(probe.weights) == context.engine.hidden_size
+    assert probe.made_for == made_for(context) and set(probe.questions) == {p.id for p in problems[:32]}
+    assert 0.5 < probe.measured["auc"] <= 1 and 0 < probe.measured["right"] < 1
+    probe.save(tmp_path / "probe.json")
+    assert Probe.load(tmp_path / "probe.json") == probe
+    probe.check_unseen(problems[32:])
+    with pytest.raises(UserError, match="probe: expected other questions"):
+        probe.check_unseen(problems[31:])
+
+
+def test_its_states_are_those_of_the_model_at_the_end_of_the_text(task):
+    context, problems = task
+    engine, prompt = context.engine, context.prompts.solve(problems[0])
+    states = value(problems[0], context, lambda p, c: read_states(p, ["She has 4.", "5"], c))
+    assert states.shape == (2, engine.hidden_size)
+    ids = (*prompt.ids, *engine.tokenizer.encode("She has 4.", add_special_tokens=False))
+    with torch.inference_mode():
+        hidden = engine.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    layer = round(DEPTH * (len(hidden) - 1))
+    assert torch.allclose(states[0], hidden[layer][0, -1].float(), rtol=1e-4)
+
+
+def test_the_score_is_the_logistic_function_of_the_state():
+    probe = Probe(weights=(1.0, -2.0), bias=0.5)
+    states = torch.tensor([[2.0, 1.0], [0.0, 0.0]])
+    assert np.allclose(probe.scores(states), 1 / (1 + np.exp([-0.5, -0.5])))
+
+
+def test_a_candidate_without_an_answer_scores_0_and_is_not_read(task, probe):
+    context, problems = task
+    verifier = ProbeVerifier(probe=probe)
+    candidates = [Candidate("Who knows", None, 0), Candidate("The answer is 5.", "5", 0)]
+    verdict = value(problems[35], context, lambda p, c: verifier.verify(p, candidates, c, ()))
+    assert verdict.scores[0] == 0.0 and 0 < verdict.scores[1] < 1 and verdict.answers == ()
+
+
+def test_another_model_prompt_or_engine_is_refused_in_one_line(task, probe):
+    context, problems = task
+    verifier = ProbeVerifier(probe=probe)
+    fake = FakeEngine()
+    other = build_context(compose_config(["engine=fake"]), fake)
+    candidates = [Candidate("The answer is 5.", "5", 0)]
+    with pytest.raises(UserError, match="probe: expected one that was made for this model"):
+        value(problems[35], other, lambda p, c: verifier.verify(p, candidates, c, ()))
+    with pytest.raises(UserError, match="hidden_state: expected an engine that reads hidden states"):
+        fake.add([Request((1, 2), max_new_tokens=0, hidden_state=DEPTH)])
+
+
+def test_files_of_anything_else_are_refused(tmp_path):
+    path = tmp_path / "probe.json"
+    for text in ("", "{}", json.dumps({"weights": ["x"], "bias": 0.0})):
+        path.write_text(text)
+        with pytest.raises(OptionError, match="probe: expected a file"):
+            ProbeVerifier(probe=path)
+    with pytest.raises(OptionError, match="No such file"):
+        ProbeVerifier(probe=tmp_path / "missing.json")
+
+
+def test_texts_that_are_all_wrong_teach_nothing(task):
+    context, problems = task
+    with pytest.raises(UserError, match="questions: expected right and wrong texts, got 0 right"):
+        ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
+    with pytest.raises(UserError, match="expected 5 or more with an answer, got 4"):
+        ProbeFitting(samples=1).fit(problems[:4], context)
+
+
+def test_scores_weigh_the_solutions_of_mixed_consistency(task):
+    method = MixedConsistency()
+    grader = task[0].grader
+    weights, sums = method.votes(["1", "2"], ["2", "1"], grader, "number", [0.9, 0.3])
+    assert weights == [1.5, 0.5, 1.0, 1.0] and sums == [2.5, 1.5]
+    assert method.votes(["1", "2"], ["2"], grader, "number") == ([1.0] * 3, [1.0, 2.0])
+    assert method.votes(["1", "2"], [], grader, "number", [0.0, 0.0])[0] == [1.0, 1.0]
+
+
+def test_a_probe_weighs_the_votes_of_a_run(task, probe):
+    context, problems = task
+    judged = MixedConsistency(probe=probe, confidence=1.0, max_new_tokens=60)
+    [(_, result)] = drive(problems[36:37], judged, context)
+    scores = [c.verified for c in result.candidates if not c.computed]
+    weights = result.trace[0]["weights"]
+    assert len(scores) == 5 and np.allclose(weights, np.array(scores) / np.mean(scores))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        contract.scores_lie_between_0_and_1,
+        contract.candidates_without_an_answer_are_not_called_right,
+        contract.the_reference_answer_is_not_read,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_contract(check, task, probe):
+    check(ProbeVerifier(probe=probe), task[0])
