@@ -1,7 +1,7 @@
 """Screen spaces of soft tokens on a real model: random points, all on the same questions.
 
     python -m experiments.task.screen OUT.jsonl model=qwen25_coder_0_5b dataset=svamp dataset.path=FILE \\
-        [--first 400] [--questions 100] [--points 30]
+        [--first 400] [--questions 100] [--points 30] [--only "mixture of 24 openings"]
 
 Each line of OUT.jsonl is a point of a space: which questions are right, the answers, the tokens, which texts
 were cut, and hashes of every text and of its rest after
@@ -122,6 +122,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--points", type=int, default=30)
     parser.add_argument("--max-new-tokens", type=int, default=224)
+    parser.add_argument("--only", help="a space's name")
     parser.add_argument("--rows", type=int, default=96, help="requests that are queued at least")
     arguments = parser.parse_args(words)
     known = {(line["space"], line["point"]) for line in stored(arguments.path)}
@@ -150,7 +151,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 turn=len(points),
             )
 
-    every = spaces(context, likely)
+    every = [space for space in spaces(context, likely) if arguments.only in (None, space.name)]
     todo = [(None, 0)] + [(space, n) for n in range(arguments.points) for space in every]
     points = [(s, n) for s, n in todo if (s.name if s else GREEDY, n) not in known]
     points.reverse()
