@@ -45,7 +45,8 @@ def test_a_run_decodes_after_the_point_on_questions_that_it_was_not_found_on(tun
     words = ("engine=fake", "method=soft_token", "point=learnt/point.json", "limit=3", "max_new_tokens=20")
     refused = command("run", *words)
     assert (
-        refused.returncode == 2 and "point: expected other questions than it was found on" in refused.stderr
+        refused.returncode == 2
+        and "point: expected other questions than it was learnt from" in refused.stderr
     )
     assert refused.stderr.count("\n") == 1
     done = command("run", *words, "dataset.split=validation", "hydra.run.dir=run")
@@ -96,6 +97,8 @@ def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
     done = command("tune", *words)
     assert done.returncode == 0, done.stderr
     assert "Fitted on" in done.stdout and "AUC" in done.stdout
+    told = json.loads(Path("learnt/manifest.json").read_text())["command"]
+    assert told.startswith("soft-reasoning tune tune=probe limit=12")
     mixed, judged = ("method=mixed_consistency",), ("method=best_of_n", "verifier=probe")
     for method in (mixed, judged):
         refused = command("run", *method, "prompt=math", "probe=learnt/probe.json", "limit=3")
@@ -107,3 +110,5 @@ def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
     assert set(json.loads(Path("run/manifest.json").read_text())["plugins"]) == {"probe.json"}
     refused = command("tune", "engine=fake", *words[:-1], "hydra.run.dir=other")
     assert refused.returncode == 2 and "hidden_state: expected an engine" in refused.stderr
+    refused = command("tune", "tune=telepathy")
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "default, probe" in refused.stderr

@@ -62,9 +62,7 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
         return None
     conceded = _CONCEDES.match(statement)
     begin = conceded.end() if conceded else 0
-    for but in _BUT.finditer(
-        statement
-    ):  # "yes, but it is hard" is a yes, "it seems true, but it is false" is none
+    for but in _BUT.finditer(statement):  # "yes, but it is hard" is a yes, "it seems true, but false" is none
         begin = but.end() if verdicts[-1].start >= but.end() else begin
     main = [verdict for verdict in verdicts if verdict.start >= begin]
     if not main or statement.rstrip().endswith("?"):

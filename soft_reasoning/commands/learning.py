@@ -111,7 +111,8 @@ def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], e
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
     settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
-    words = [word for word in HydraConfig.get().overrides.task if word not in OWN_WORDS]
+    composed = [word.removeprefix("+") for word in HydraConfig.get().overrides.task]
+    words = [word for word in composed if word not in OWN_WORDS]
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
     if (folder / MANIFEST).exists() and not config.fresh:

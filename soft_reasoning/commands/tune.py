@@ -32,8 +32,8 @@ UNREAD = (
 )
 """Options of ``run`` that the command does not read."""
 
-OWN_WORDS = ("method=cot", "+tune=default", "+tune=probe")
-"""Options that the command adds: greedy decoding, and a choice of its group."""
+OWN_WORDS = ("method=cot", "tune=default")
+"""Options that the command adds unless they are typed: greedy decoding, and a choice of its group."""
 
 
 def register_tune() -> None:
@@ -61,10 +61,11 @@ def tune_words(words: Sequence[str]) -> list[str]:
             )
     options = [word for word in words if "=" in word and not word.startswith("-")]
     name = run_name("tune", sweep_name(read_words(options)))
-    greedy, tokens, probe = OWN_WORDS
-    chosen = probe if "tune=probe" in words else tokens
-    rest = [word for word in words if word not in ("tune=probe", "tune=default")]
-    return [f"hydra.run.dir={quoted(f'runs/{name}')}", greedy, chosen, *rest]
+    greedy, chosen = OWN_WORDS
+    typed = [word for word in words if word.startswith("tune=")]
+    rest = [word for word in words if word not in typed]
+    # Hydra adds a group that its defaults do not name by "+".
+    return [f"hydra.run.dir={quoted(f'runs/{name}')}", greedy, f"+{(typed or [chosen])[-1]}", *rest]
 
 
 def tune_command(config: DictConfig, folder: Path) -> None:

@@ -1,13 +1,12 @@
 """A judge that reads the model's hidden state at the end of a candidate; it writes nothing.
 
-It is a logistic regression that was fitted once on labelled texts of a task
-(:func:`soft_reasoning.task.fit_probe`), as in LiLaVe (Piotrowski et al., arXiv 2504.16760), which has boosted
-trees. Reading takes one forward pass over a candidate's tokens.
+It is a logistic regression, fitted once on labelled texts of a task by
+:class:`soft_reasoning.task.ProbeFitting`. LiLaVe (Piotrowski et al., arXiv 2504.16760) does the same with
+boosted trees. Reading takes one forward pass over a candidate's tokens.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
@@ -40,24 +38,12 @@ class Probe(Learnt):
     bias: float
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
     option: ClassVar[str] = "probe"
+    command: ClassVar[str] = "soft-reasoning tune tune=probe"
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Probe:
-        """Read a file of :meth:`save`.
-
-        Raises:
-            OptionError: If the file is missing or holds no probe.
-        """
-        expected = "expected a file that soft-reasoning tune tune=probe wrote"
-        try:
-            content: dict[str, Any] = json.loads(local_path("probe", path).read_text(encoding="utf-8"))
-            content["weights"] = tuple(map(float, content["weights"]))
-            content["bias"] = float(content["bias"])
-            return cls(**content)
-        except OSError as error:
-            raise OptionError("probe", f"{expected}, got {path} ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise OptionError("probe", f"{expected}, got {path}, another file; tune again") from error
+    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
+        weights, bias = tuple(map(float, content["weights"])), float(content["bias"])
+        return {**content, "weights": weights, "bias": bias}
 
     def judge(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from os import PathLike
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from soft_reasoning.checks import local_path
+from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
@@ -32,6 +32,32 @@ class Learnt:
     questions: Mapping[str, str] = field(default_factory=dict[str, str])
     option: ClassVar[str]
     """The option whose value is its file."""
+    command: ClassVar[str]
+    """The command that writes the file."""
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a file of :meth:`save`.
+
+        Raises:
+            OptionError: If the file is missing or holds something else.
+        """
+        expected = f"expected a file that {cls.command} wrote"
+        try:
+            return cls(**cls.read(json.loads(local_path(cls.option, path).read_text(encoding="utf-8"))))
+        except OSError as error:
+            raise OptionError(cls.option, f"{expected}, got {path} ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise OptionError(cls.option, f"{expected}, got {path}, another file; tune again") from error
+
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a file's ``content``.
+
+        Raises:
+            ValueError: If they are not those of this class. So do KeyError and TypeError.
+        """
+        raise NotImplementedError
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
@@ -60,7 +86,7 @@ class Learnt:
         seen = [known[mark] for p in problems if (mark := question_fingerprint(p.question)) in known]
         if seen:
             raise UserError(
-                f"{self.option}: expected other questions than it was found on, got {len(seen)} of those, "
+                f"{self.option}: expected other questions than it was learnt from, got {len(seen)} of those, "
                 f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
 

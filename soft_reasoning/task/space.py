@@ -5,17 +5,15 @@ u in R^d -> vectors (m, D) -> soft tokens: the vectors, or a question's greedy t
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, choice, counts, local_path, real
+from soft_reasoning.checks import OptionError, choice, counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.schedule.effects import BudgetSpent
@@ -108,29 +106,15 @@ class TaskPoint(Learnt):
     placement: str = "last"
     u: tuple[float, ...] = ()
     option: ClassVar[str] = "point"
+    command: ClassVar[str] = "soft-reasoning tune"
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> TaskPoint:
-        """Read a file of :meth:`save`.
-
-        Raises:
-            OptionError: If the file is missing or holds no point.
-        """
-        expected = "expected a file that soft-reasoning tune wrote"
-        file = local_path("point", path)
-        try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            content["vectors"] = tuple(tuple(map(float, row)) for row in content["vectors"])
-            content["u"] = tuple(map(float, content["u"]))
-            point = cls(**content)
-        except OSError as error:
-            raise OptionError("point", f"{expected}, got {path} ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise OptionError("point", f"{expected}, got {path}, another file; tune again") from error
-        if not point.vectors or len({len(row) for row in point.vectors}) != 1:
-            raise OptionError("point", f"{expected}, got {path} without vectors of one width; tune again")
-        choice("point.placement", point.placement, PLACEMENTS)
-        return point
+    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
+        vectors = tuple(tuple(map(float, row)) for row in content["vectors"])
+        if len({len(row) for row in vectors}) != 1:
+            raise ValueError("expected vectors of one width")
+        choice("point.placement", content.get("placement", "last"), PLACEMENTS)
+        return {**content, "vectors": vectors, "u": tuple(map(float, content["u"]))}
 
     def request(
         self, problem: Problem, context: Context, max_new_tokens: int, **fields: Any

@@ -18,7 +18,7 @@ from soft_reasoning.schedule.method import Method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.task import ProbeFitting
 from soft_reasoning.testing import verifier as contract
-from soft_reasoning.types import Candidate, Request, Result, UserError
+from soft_reasoning.types import Candidate, Request, Result, Sampling, UserError
 
 WORDS = ["model=demo", "dataset=demo", "dataset.split=validation", "limit=40"]
 
@@ -67,6 +67,23 @@ def test_a_probe_learns_from_labelled_texts_and_keeps_what_identifies_it(task, p
     probe.check_unseen(problems[32:])
     with pytest.raises(UserError, match="probe: expected other questions"):
         probe.check_unseen(problems[31:])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"samples": 2},
+        {"decoding": Sampling(temperature=1.1, top_k=50)},
+        {"components": 3},
+        {"strength": 1.0},
+        {"max_new_tokens": 40},
+    ],
+    ids=str,
+)
+def test_every_option_of_the_fit_changes_the_probe(task, probe, changes):
+    context, problems = task
+    fitting = ProbeFitting(**{"samples": 4, "max_new_tokens": 60, **changes})
+    assert fitting.fit(problems[:32], context).weights != probe.weights
 
 
 def test_its_states_are_those_of_the_model_at_the_end_of_the_text(task):
