@@ -7,6 +7,7 @@ import pwd
 import pytest
 
 from soft_reasoning.checks import OptionError
+from soft_reasoning.judge.probe import Probe
 from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.task.space import TaskPoint
 
@@ -38,8 +39,8 @@ def test_the_home_of_nobody(run, words, tmp_path):
     assert done.stderr.startswith(expected) and len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("call", [TaskPoint.load, SoftReasoner.from_pretrained])
-def test_from_python(call, monkeypatch):
+@pytest.mark.parametrize("call", [TaskPoint.load, Probe.load, SoftReasoner.from_pretrained])
+def test_from_python(call):
     with pytest.raises(OptionError, match="expected a home directory for ~, got ~nobody-here/x without one"):
         call("~nobody-here/x")
 

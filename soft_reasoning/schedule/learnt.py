@@ -43,8 +43,9 @@ class Learnt:
             OptionError: If the file is missing or holds something else.
         """
         expected = f"expected a file that {cls.command} wrote"
+        file = local_path(cls.option, path)
         try:
-            return cls(**cls.read(json.loads(local_path(cls.option, path).read_text(encoding="utf-8"))))
+            return cls(**cls.read(json.loads(file.read_text(encoding="utf-8"))))
         except OSError as error:
             raise OptionError(cls.option, f"{expected}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError) as error:
