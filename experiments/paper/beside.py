@@ -100,12 +100,12 @@ AMOUNTS = {
     "input_tokens": ("prompt tokens", "tokens.total.prompt", 1.0),
     "output_tokens": ("generated tokens", "tokens.total.generated", 1.0),
     "minutes": ("minutes", "seconds.total", 60.0),
-    "kv_mean_mb": ("keys and values, mean MiB", "mean_bytes.kv", 2.0**20),
     "kv_peak_mb": ("keys and values, peak MiB", "peak_bytes.kv", 2.0**20),
-    "activations_mean_mb": ("activations, mean MiB", "mean_bytes.activations", 2.0**20),
     "activations_peak_mb": ("activations, peak MiB", "peak_bytes.activations", 2.0**20),
 }
 """By the paper's metric: its label, its key in results.json and its unit."""
+UNMEASURED = ("kv_mean_mb", "activations_mean_mb")
+"""The paper's means over time, which no run measures."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,7 @@ def figures(config: Mapping[str, Any], named: str | None = None) -> list[Figure]
         if (
             (row["model"], row["dataset"]) == (model, flat.get("dataset.name"))
             and row["shots"] in ("", str(shots))
+            and row["metric"] not in UNMEASURED
             and _fits(row["method"], flat, LATER if row["metric"] == FIRST_VERDICTS else ())
         ):
             figure = by_metric.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))

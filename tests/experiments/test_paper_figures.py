@@ -79,6 +79,10 @@ def test_ours_beside_the_papers_over_seeds(tmp_path):
     assert shown["verifier's accuracy, first round %"][:3] == ["100.0 ± 0.0", "87.6", "+12.4"]
     assert shown["prompt tokens"][:3] == ["500", "7,286", "-"]
     assert shown["minutes"][0] == "1.02"
+    assert [figure for figure in shown if "MiB" in figure] == [
+        "activations, peak MiB",
+        "keys and values, peak MiB",
+    ]
 
 
 def test_the_gain_over_the_best_baseline(tmp_path):
