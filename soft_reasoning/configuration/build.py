@@ -205,7 +205,8 @@ def build_context(
         if config.prompt.get("answer_type") in (None, answer_type):
             return None
         asked = config.copy()
-        asked.prompt = {**_prompt_of(answer_type), **{key: config.prompt[key] for key in PROMPT_SETTINGS}}
+        suited = _shipped(prompt_for(answer_type, config.prompt.get("others")))
+        asked.prompt = {**suited, **{key: config.prompt[key] for key in PROMPT_SETTINGS}}
         _check_reviews(asked, method)
         return build_context(asked, engine, (), models, method)
 
@@ -213,9 +214,8 @@ def build_context(
 
 
 @cache
-def _prompt_of(answer_type: str) -> DictConfig:
-    """The shipped prompt for answers of a type."""
-    return compose_config([f"prompt={prompt_for(answer_type)}"]).prompt
+def _shipped(prompt: str) -> DictConfig:
+    return compose_config([f"prompt={prompt}"]).prompt
 
 
 def _judge(

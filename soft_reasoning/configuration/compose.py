@@ -228,7 +228,7 @@ def settle(config: DictConfig, words: Sequence[str]) -> None:
     if "max_new_tokens" in keys and config.prompt.get("max_new_tokens") == "model":
         OmegaConf.update(config, "prompt.max_new_tokens", None)  # the limit that was typed holds
     if (answer_type := OmegaConf.select(config, "dataset.answer_type")) is not None:
-        check_prompt(config, "dataset.answer_type", answer_type)
+        fit_prompt(config, "dataset.answer_type", answer_type, words)
     if config.budget == "equal" and not compared_methods(config):
         raise UserError("budget=equal: expected methods=[...] to compare, got none")
 
@@ -277,26 +277,39 @@ def choices(group: str) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def prompt_for(answer_type: str) -> str:
-    """Return the choice of the group ``prompt`` for a type of answer."""
-    return {"number": "math", "open": "any"}.get(answer_type, answer_type)
+def prompt_for(answer_type: str, others: Mapping[str, str] | None = None) -> str:
+    """Return the choice of the group ``prompt`` for a type of answer; ``others`` of a prompt go first."""
+    return {"number": "math", "open": "any", **(others or {})}.get(answer_type, answer_type)
 
 
-def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:
-    """Check that the prompt asks for answers of ``answer_type``, the value of the option ``name``.
+def fit_prompt(config: DictConfig, name: str, answer_type: str, words: Sequence[str]) -> None:
+    """Give ``config`` a prompt that asks for answers of ``answer_type``, the value of the option ``name``.
 
-    A custom prompt that names no type is accepted for every type.
+    It may be the one that its prompt names for the type. A custom prompt that names no type is accepted for
+    every type.
+
+    Args:
+        config: The configuration, which is changed.
+        name: The option.
+        answer_type: The type of answers.
+        words: The options that it was composed with.
 
     Raises:
         UserError: If the prompt asks for answers of another type.
     """
     choice(name, answer_type, ANSWER_TYPES)
     prompted = OmegaConf.select(config, "prompt.answer_type")
-    if prompted not in (None, answer_type):
+    if prompted in (None, answer_type):
+        return
+    others = config.prompt.get("others") or {}
+    suited = f"prompt={prompt_for(answer_type, others)}"
+    if answer_type not in others:
         raise UserError(
             f"{name}={answer_type}: expected a prompt that asks for such answers, got a prompt for "
-            f"{prompted}; use prompt={prompt_for(answer_type)} or {name}={prompted}"
+            f"{prompted}; use {suited} or {name}={prompted}"
         )
+    kept = [word for word, key in zip(words, typed_keys(words), strict=True) if key != "prompt"]
+    config.prompt = compose_config([*kept, suited]).prompt
 
 
 def compared_methods(config: DictConfig) -> dict[str, list[str]]:

@@ -24,9 +24,9 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import (
     PromptLike,
-    check_prompt,
     choices,
     compose_config,
+    fit_prompt,
     is_file_name,
     prompt_for,
     prompt_settings,
@@ -173,12 +173,12 @@ class Setup:
             return self._composed[words]
 
     def _compose(self, words: Sequence[str]) -> DictConfig:
-        config = compose_config([*self._words, *words])
+        config = compose_config(composed := [*self._words, *words])
         for key, value in self._settings.items():
             OmegaConf.update(config, key, value)
         if self._wording is not None:
             config.prompt = self._wording
-        check_prompt(config, "answer_type", self._type or _prompted(config))
+        fit_prompt(config, "answer_type", self._type or _prompted(config), composed)
         if config.methods is not None:
             raise UserError(
                 "overrides: expected one method, got a comparison; use method=NAME, or compare "

@@ -7,6 +7,7 @@ import pytest
 from soft_reasoning.answers import equal, extract
 from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.review import verdict_numbers
 from soft_reasoning.types import Problem, UserError
@@ -31,17 +32,44 @@ def prompts(name="math", *overrides):
         ("single_judge", "Answer:\na. Answer: 1\n\nCorrect:"),
     ],
 )
-def test_the_papers_templates_show_one_worked_example_and_number_from_zero(kind, shown):
-    solutions = ["a. Answer: 1", "b"][: 1 + kind.startswith("multi")]
-    text = ENGINE.tokenizer.decode(prompts("paper").review(kind, PROBLEM, solutions).ids)
+@pytest.mark.parametrize("answer_type", ["number", "boolean"])
+def test_the_papers_templates_show_one_worked_example_and_number_from_zero(answer_type, kind, shown):
+    data = ["dataset=strategyqa"] if answer_type == "boolean" else []
+    made, solutions = prompts("paper", *data), ["a. Answer: 1", "b"][: 1 + kind.startswith("multi")]
+    text = ENGINE.tokenizer.decode(made.review(kind, PROBLEM, solutions).ids)
     assert text.endswith(f"Question:\n{PROBLEM.question}\n\n{shown}") and text.count("Question:") == 2
-    for entry in prompts("paper").wording.reviews[kind].exemplars:
+    for entry in made.wording.reviews[kind].exemplars:
         if kind == "multi_judge":
-            answers = [extract(solution, "number") for solution in entry["solutions"]]
-            right = {i for i, answer in enumerate(answers) if equal(answer, str(entry["answer"]), "number")}
+            answers = [extract(solution, answer_type) for solution in entry["solutions"]]
+            right = {
+                i for i, answer in enumerate(answers) if equal(answer, str(entry["answer"]), answer_type)
+            }
             assert set(verdict_numbers(entry["correct"])) == right
-        worked = prompts("paper").wording.reviews[kind].worked.format(**entry)
-        assert "generate" not in kind or equal(extract(worked, "number"), str(entry["answer"]), "number")
+        worked = made.wording.reviews[kind].worked.format(**entry)
+        assert "generate" not in kind or equal(
+            extract(worked, answer_type), str(entry["answer"]), answer_type
+        )
+
+
+def test_the_paper_s_prompt_follows_the_type_of_answer():
+    """A data set's, a row's and, from Python, a question's; options of the prompt stay."""
+    options = ["dataset=strategyqa", "prompt.wording.cue=So", "prompt.layout=completion"]
+    config = compose_config(["prompt=paper", *options])
+    assert config.prompt == compose_config(["prompt=paper_boolean", *options]).prompt
+    assert config.prompt.answer_type == "boolean" and config.prompt.wording.cue == "So"
+
+    def shown(context):
+        problem = Problem("p", "Is it?", answer_type="boolean")
+        return ENGINE.tokenizer.decode(context.of(problem).prompts.review("single_judge", problem, ["a"]).ids)
+
+    texts = [
+        shown(build_context(compose_config([f"prompt={n}"]), ENGINE)) for n in ("paper", "paper_boolean")
+    ]
+    assert texts[0] == texts[1] and "True or False" not in texts[0] and "queen" in texts[0]
+    with pytest.raises(UserError, match="use prompt=choice"):
+        compose_config(["prompt=paper", "dataset=custom", "dataset.answer_type=choice"])
+    asked = Setup("demo", "paper", "boolean", (), None, {}).config.prompt
+    assert asked == compose_config(["prompt=paper_boolean", "model=demo"]).prompt
 
 
 def test_a_prompt_ends_as_its_worked_reviews_begin():
