@@ -18,6 +18,8 @@ from soft_reasoning.types import Problem, UserError
 log: logging.Logger = logging.getLogger(__name__)
 
 _LETTERS = string.ascii_uppercase
+_CHOICES = "choices"
+"""The field of choices, if no other is named."""
 
 
 NAMES: dict[str, Callable[[Sequence[str], Sequence[str]], Sequence[str]]] = {
@@ -37,7 +39,8 @@ class Columns:
     A field ``answer_type`` of a row is that row's type of answer.
 
     ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
-    the question as (A), (B), .... ``answer=None`` loads questions without gold answers.
+    the question as (A), (B), .... By default it is the field of that name, where a file's rows of type choice
+    have one. ``answer=None`` loads questions without gold answers.
 
     Gold answers name a choice in one of the ways of ``NAMES``: ``answer_as``, or the first in which every row
     of the file names one (:meth:`over`).
@@ -61,6 +64,8 @@ class Columns:
         Raises:
             UserError: Where a row names no choice in a way that fits the rows before it.
         """
+        if self.choices is None and any(self._lists_choices(row.doc) for row in rows):
+            return replace(self, choices=_CHOICES).over(rows)
         if self.choices is not None and not any(self.choices in row.doc for row in rows):
             for row in rows[:1]:
                 with located(row):
@@ -81,6 +86,10 @@ class Columns:
         others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
         log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
         return replace(self, answer_as=ways[0])
+
+    def _lists_choices(self, row: Mapping[str, object]) -> bool:
+        kind = row.get("answer_type") or self.answer_type
+        return kind == "choice" and isinstance(row.get(_CHOICES), list | Mapping)
 
     def type_of(self, row: Mapping[str, object]) -> str:
         """Return the type of a row's answer."""

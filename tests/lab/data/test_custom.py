@@ -147,6 +147,16 @@ def test_a_file_names_its_choices_in_one_way(tmp_path, caplog, rows, way, golds)
     assert f"dataset.row.answer_as={way}" in caplog.text
 
 
+def test_a_field_choices_needs_no_name(tmp_path):
+    rows = [
+        {"question": "Which?", "answer": "B", "answer_type": "choice", "choices": ["x", "y"]},
+        {"question": "How many?", "answer": 2},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    problems = build_dataset(compose_config([f"dataset={tmp_path}/q.jsonl"])).problems()
+    assert [problem.question for problem in problems] == ["Which?\n(A) x\n(B) y", "How many?"]
+
+
 def test_rows_that_disagree_are_refused(tmp_path):
     with pytest.raises(
         UserError, match=r"line 2: expected the answer .* before \(from_0 or from_1\), got 'red'"
