@@ -125,14 +125,15 @@ def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], e
 
 
 def report_probe(probe: Probe, folder: Path) -> None:
-    """Print how well ``probe`` tells right texts from wrong ones, and write it."""
+    """Print how well ``probe`` tells right solutions from wrong ones, and write it."""
     probe.save(folder / PROBE)
     measured = probe.measured
     lines = [
-        f"Fitted on {measured['texts']} texts of {len(probe.questions)} questions, "
+        f"Fitted on {measured['texts']} solutions of {len(probe.questions)} questions, "
         f"{percent(measured['right'])} % right.",
-        f"On questions that it did not see its AUC is {measured['auc']:.2f} over all texts, and "
-        f"{measured['auc_within']:.2f} within a question (mean of {measured['mixed_questions']} questions).",
+        f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
+        f"{measured['auc_votes']:.2f}), and {measured['auc_within']:.2f} within a question (mean of "
+        f"{measured['mixed_questions']} questions).",
         f"The probe: soft-reasoning run method=mixed_consistency probe={folder / PROBE}",
     ]
     write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")

@@ -1,12 +1,13 @@
-"""A judge that reads the model's hidden state at the end of a candidate; it writes nothing.
+"""A judge that reads the model's hidden state at the end of a candidate, and the votes for its answer.
 
-It is a logistic regression, fitted once on labelled texts of a task by
-:class:`soft_reasoning.task.ProbeFitting`. LiLaVe (Piotrowski et al., arXiv 2504.16760) does the same with
-boosted trees. Reading takes one forward pass over a candidate's tokens.
+It is a logistic regression, fitted once on labelled solutions of a task by
+:class:`soft_reasoning.task.ProbeFitting`. LiLaVe (Piotrowski et al., arXiv 2504.16760) fits boosted trees to
+hidden states. The judge writes nothing: reading takes one forward pass over a candidate's tokens.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -15,6 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
@@ -26,15 +29,19 @@ DEPTH = 2 / 3
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Learnt):
-    """A logistic regression on a hidden state h: sigmoid(weights . h + bias) is the score of a text.
+    """A logistic regression: sigmoid(weights . h + vote_weight v + bias) is the score of a candidate.
+
+    h is its hidden state, and v the share of the other candidates with the same answer.
 
     Attributes:
         weights: (D,).
-        bias: The log-odds at h = 0.
+        vote_weight: The log-odds that v = 1 adds.
+        bias: The log-odds at h = 0 and v = 0.
         measured: Its cross-validated quality when it was fitted.
     """
 
     weights: tuple[float, ...]
+    vote_weight: float
     bias: float
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
     option: ClassVar[str] = "probe"
@@ -42,26 +49,46 @@ class Probe(Learnt):
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> dict[str, Any]:
-        weights, bias = tuple(map(float, content["weights"])), float(content["bias"])
-        return {**content, "weights": weights, "bias": bias}
+        weights = tuple(map(float, content["weights"]))
+        numbers = {name: float(content[name]) for name in ("vote_weight", "bias")}
+        return {**content, "weights": weights, **numbers}
 
-    def judge(
+    def read_log_odds(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context
     ) -> Steps[list[float]]:
-        """Return the score of each candidate; one without an answer is not read and scores 0.
+        """Return the log-odds of each candidate's hidden state; NaN without an answer, which is not read.
 
         Raises:
             UserError: If the probe was made for another model or prompt.
         """
         self.check_fits(context)
         shown = [candidate.text for candidate in candidates if candidate.answer is not None]
-        read = iter(self.scores((yield from read_states(problem, shown, context))) if shown else ())
-        return [0.0 if candidate.answer is None else next(read) for candidate in candidates]
+        if not shown:
+            return [math.nan] * len(candidates)
+        states = yield from read_states(problem, shown, context)
+        read = iter((states.double() @ torch.tensor(self.weights, dtype=torch.float64)).tolist())
+        return [math.nan if candidate.answer is None else next(read) for candidate in candidates]
 
-    def scores(self, states: Tensor) -> list[float]:
-        """Return the scores (n,) of ``states`` (n, D)."""
-        weights = torch.tensor(self.weights, dtype=torch.float64)
-        return torch.sigmoid(states.double() @ weights + self.bias).tolist()
+    def scores(
+        self,
+        log_odds: Sequence[float],
+        answers: Sequence[str | None],
+        grader: AnswerGrader,
+        answer_type: str,
+    ) -> list[float]:
+        """Return the scores of candidates with these ``answers``; 0 without an answer."""
+        votes = torch.tensor(vote_shares(answers, grader, answer_type), dtype=torch.float64)
+        odds = torch.tensor(log_odds, dtype=torch.float64) + self.vote_weight * votes + self.bias
+        return torch.sigmoid(odds).nan_to_num(0.0).tolist()
+
+
+def vote_shares(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[float]:
+    """Return, for each answer, the share of the others that are equal to it; 0 for None."""
+    shares = [0.0] * len(answers)
+    for group in same_answers(answers, grader, answer_type):
+        for i in group:
+            shares[i] = (len(group) - 1) / max(len(answers) - 1, 1)
+    return shares
 
 
 def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Steps[Tensor]:
@@ -82,7 +109,7 @@ def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Ste
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeVerifier:
-    """Scores a candidate by a probe of its hidden state.
+    """Scores a candidate by a probe of its hidden state, and by the votes of the round for its answer.
 
     Args:
         probe: The probe, or a file of it that ``soft-reasoning tune tune=probe`` wrote. One of another model
@@ -109,4 +136,6 @@ class ProbeVerifier:
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
-        return Verdict(tuple((yield from self.learnt.judge(problem, candidates, context))))
+        log_odds = yield from self.learnt.read_log_odds(problem, candidates, context)
+        answers = [candidate.answer for candidate in candidates]
+        return Verdict(tuple(self.learnt.scores(log_odds, answers, context.grader, problem.answer_type)))

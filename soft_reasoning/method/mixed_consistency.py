@@ -29,7 +29,7 @@ class MixedConsistency(SampledMethod):
     """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
     The programs come first, since they are short. Then solutions follow one by one until the vote is settled
-    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). With a probe a solution's votes are its score
+    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). With a probe a solution's weight is its score
     as a multiple of the mean score. Candidates are the solutions, then the programs. The trace holds the
     weight of each. The options of the solutions are those of :class:`SampledMethod`.
 
@@ -70,6 +70,7 @@ class MixedConsistency(SampledMethod):
         programs, solutions = [program.candidate for program in written], list[Candidate]()
         computed, grader, kind = [c.answer for c in programs], context.grader, problem.answer_type
         weights, sums = self.votes([], computed, grader, kind)
+        log_odds = list[float]()
         while len(solutions) < self.samples and settled(sums) < self.confidence:
             last = len(solutions) + 1 if self.confidence < 1 else self.samples
             completions = yield Generate(
@@ -79,12 +80,13 @@ class MixedConsistency(SampledMethod):
                 ]
             )
             new = [read_candidate(completion, problem, context) for completion in completions]
-            if isinstance(self.probe, Probe):
-                scored = yield from self.probe.judge(problem, new, context)
-                new = [replace(c, verified=score) for c, score in zip(new, scored, strict=True)]
             solutions += new
-            scores = [c.verified for c in solutions]
-            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind, scores)
+            if isinstance(self.probe, Probe):
+                log_odds += yield from self.probe.read_log_odds(problem, new, context)
+                scores = self.probe.scores(log_odds, [c.answer for c in solutions], grader, kind)
+                solutions = [replace(c, verified=x) for c, x in zip(solutions, scores, strict=True)]
+            verified = [c.verified for c in solutions]
+            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind, verified)
         candidates = [*solutions, *programs]
         answers = [candidate.answer for candidate in candidates]
         answer = context.grader.vote(answers, problem.answer_type, weights)

@@ -1,4 +1,4 @@
-"""A probe of hidden states, fitted once on sampled texts of a task's questions."""
+"""A probe of hidden states, fitted once on sampled solutions of a task's questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.probe import Probe, read_states
+from soft_reasoning.judge.probe import Probe, read_states, vote_shares
 from soft_reasoning.schedule.learnt import made_for, question_marks
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import drive
@@ -23,9 +23,10 @@ FOLDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeFitting:
-    """Fits a probe: samples solutions, labels them, and fits a logistic regression on their hidden states.
+    """Fits a probe: samples solutions, labels them, and fits a logistic regression.
 
-    The states are standardised and reduced to principal components first.
+    It reads the hidden states, standardised and reduced to principal components, and the share of a
+    question's other solutions with the same answer.
 
     Args:
         decoding: How solutions are sampled.
@@ -73,15 +74,15 @@ class ProbeFitting:
                 pass
         else:
             run(asked, texts)
-        equal = context.grader.equal
         rows, right, groups = list[np.ndarray](), list[bool](), list[int]()
         for number, (problem, answers) in enumerate(labelled):
-            for answer, state in texts.read[problem.id]:
-                agreed = [equal(answer, accepted, problem.answer_type) for accepted in answers]
-                rows.append(state)
+            read, kind = texts.read[problem.id], problem.answer_type
+            for answer, features in read:
+                agreed = [context.grader.equal(answer, accepted, kind) for accepted in answers]
+                rows.append(features)
                 right.append(2 * sum(agreed) > len(agreed))
                 groups.append(number)
-        X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 1)), np.array(right)
+        X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 2)), np.array(right)
         if len(np.unique(y)) < 2:
             raise UserError(
                 f"questions: expected right and wrong texts, got {int(y.sum())} right of {len(y)}; give more"
@@ -89,9 +90,10 @@ class ProbeFitting:
         measured = self._quality(X, y, np.array(groups))
         model = self._model(X).fit(X, y)
         bias = model.decision_function(np.zeros((1, X.shape[1])))[0]  # all its steps are linear
-        weights = model.decision_function(np.eye(X.shape[1])) - bias
+        *weights, vote_weight = (model.decision_function(np.eye(X.shape[1])) - bias).tolist()
         return Probe(
-            weights=tuple(weights.tolist()),
+            weights=tuple(weights),
+            vote_weight=vote_weight,
             bias=float(bias),
             measured=measured,
             made_for=made_for(context),
@@ -99,17 +101,24 @@ class ProbeFitting:
         )
 
     def _model(self, X: np.ndarray) -> Any:
-        from sklearn.decomposition import PCA  # scikit-learn takes seconds, and options are checked before
+        """A regression on the principal components of all columns but the last, and on the last."""
+        from sklearn.compose import make_column_transformer  # takes seconds, and options are checked before
+        from sklearn.decomposition import PCA
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        components = PCA(min(self.components, len(X) // 2, X.shape[1]), random_state=0)
+        components = PCA(min(self.components, len(X) // 2, X.shape[1] - 1), random_state=0)
+        reduced = make_pipeline(StandardScaler(), components)
+        columns = make_column_transformer((reduced, slice(0, -1)), remainder="passthrough")
         regression = LogisticRegression(C=self.strength, max_iter=1000)
-        return make_pipeline(StandardScaler(), components, StandardScaler(), regression)
+        return make_pipeline(columns, StandardScaler(), regression)
 
     def _quality(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-        """AUC over all texts and the mean within a question, by probes that did not see the question."""
+        """AUC over all texts and the mean within a question, by probes that did not see the question.
+
+        ``auc_votes`` is that of the votes alone.
+        """
         from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import GroupKFold, cross_val_predict
 
@@ -126,6 +135,7 @@ class ProbeFitting:
             "texts": len(y),
             "right": float(y.mean()),
             "auc": float(roc_auc_score(y, scores)),
+            "auc_votes": float(roc_auc_score(y, X[:, -1])),
             "auc_within": float(np.mean(within)) if within else float("nan"),
             "mixed_questions": len(within),
         }
@@ -133,7 +143,7 @@ class ProbeFitting:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Samples solutions and reads the state at the end of each."""
+    """Samples solutions and reads the state at the end of each and the votes for its answer, (D + 1,)."""
 
     fitting: ProbeFitting
     read: dict[str, list[tuple[str, np.ndarray]]] = field(
@@ -153,7 +163,9 @@ class _Texts:
         self.read[problem.id] = []
         if answered:
             states = yield from read_states(problem, [c.text for c in answered], context)
-            self.read[problem.id] = [
-                (c.answer or "", state) for c, state in zip(answered, states.numpy(), strict=True)
-            ]
+            answers = [c.answer for c in candidates]
+            shares = vote_shares(answers, context.grader, problem.answer_type)
+            votes = [[share] for answer, share in zip(answers, shares, strict=True) if answer is not None]
+            features = np.concatenate([states.numpy(), votes], 1)
+            self.read[problem.id] = [(c.answer or "", row) for c, row in zip(answered, features, strict=True)]
         return Result(None, tuple(candidates))

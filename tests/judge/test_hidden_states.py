@@ -10,7 +10,7 @@ from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states
+from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.schedule.learnt import made_for
@@ -62,6 +62,7 @@ def test_a_probe_learns_from_labelled_texts_and_keeps_what_identifies_it(task, p
     assert len(probe.weights) == context.engine.hidden_size
     assert probe.made_for == made_for(context) and set(probe.questions) == {p.id for p in problems[:32]}
     assert 0.5 < probe.measured["auc"] <= 1 and 0 < probe.measured["right"] < 1
+    assert probe.vote_weight > 0 and 0.5 < probe.measured["auc_votes"] <= 1
     probe.save(tmp_path / "probe.json")
     assert Probe.load(tmp_path / "probe.json") == probe
     probe.check_unseen(problems[32:])
@@ -98,10 +99,25 @@ def test_its_states_are_those_of_the_model_at_the_end_of_the_text(task):
     assert torch.allclose(states[0], hidden[layer][0, -1].float(), rtol=1e-4)
 
 
-def test_the_score_is_the_logistic_function_of_the_state():
-    probe = Probe(weights=(1.0, -2.0), bias=0.5)
-    states = torch.tensor([[2.0, 1.0], [0.0, 0.0]])
-    assert np.allclose(probe.scores(states), 1 / (1 + np.exp([-0.5, -0.5])))
+def test_the_score_is_the_logistic_function_of_the_state_and_the_votes(task):
+    probe = Probe(weights=(0.0,), vote_weight=3.0, bias=0.5)
+    scores = probe.scores([1.0, -2.0, np.nan, 0.0], ["5", "5.0", None, "6"], task[0].grader, "number")
+    assert np.allclose(scores, [1 / (1 + np.exp(-2.5)), 1 / (1 + np.exp(0.5)), 0, 1 / (1 + np.exp(-0.5))])
+
+
+def test_the_votes_for_an_answer_are_the_share_of_the_others_with_it(task):
+    grader = task[0].grader
+    assert vote_shares(["5", None, "5.0", "6", "5"], grader, "number") == [0.5, 0.0, 0.5, 0.0, 0.5]
+    assert vote_shares(["5"], grader, "number") == [0.0] and vote_shares([], grader, "number") == []
+
+
+def test_the_log_odds_of_a_text_are_its_state_times_the_weights(task, probe):
+    context, problems = task
+    candidates = [Candidate("She has 4.", "4", 0), Candidate("Who knows", None, 0)]
+    states = value(problems[0], context, lambda p, c: read_states(p, ["She has 4."], c))
+    read = value(problems[0], context, lambda p, c: probe.read_log_odds(p, candidates, c))
+    assert read[0] == pytest.approx(float(states[0].double() @ torch.tensor(probe.weights).double()))
+    assert np.isnan(read[1])
 
 
 def test_a_candidate_without_an_answer_scores_0_and_is_not_read(task, probe):
@@ -151,13 +167,18 @@ def test_scores_weigh_the_solutions_of_mixed_consistency(task):
     assert method.votes(["1", "2"], [], grader, "number", [0.0, 0.0])[0] == [1.0, 1.0]
 
 
-def test_a_probe_weighs_the_votes_of_a_run(task, probe):
+@pytest.mark.parametrize("confidence", [0.99, 1.0], ids=["one by one", "at once"])
+def test_a_probe_weighs_the_votes_of_a_run_by_the_scores_of_its_verifier(task, probe, confidence):
     context, problems = task
-    judged = MixedConsistency(probe=probe, confidence=1.0, max_new_tokens=60)
+    judged = MixedConsistency(probe=probe, confidence=confidence, max_new_tokens=60)
     [(_, result)] = drive(problems[36:37], judged, context)
-    scores = [c.verified for c in result.candidates if not c.computed]
-    weights = result.trace[0]["weights"]
-    assert len(scores) == 5 and np.allclose(weights, np.array(scores) / np.mean(scores))
+    solutions = [c for c in result.candidates if not c.computed]
+    scores = [c.verified for c in solutions]
+    assert len(scores) > 1
+    assert np.allclose(result.trace[0]["weights"], np.array(scores) / np.mean(scores))
+    verifier = ProbeVerifier(probe=probe)
+    verdict = value(problems[36], context, lambda p, c: verifier.verify(p, solutions, c, ()))
+    assert np.allclose(verdict.scores, scores)
 
 
 @pytest.mark.parametrize(

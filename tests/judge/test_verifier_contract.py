@@ -21,7 +21,7 @@ def context():
 
 
 CASES = [(name, check) for name in choices("verifier") for check in CHECKS if name != "probe"]
-"""The probe reads hidden states, which the fake engine has not: it is in test_probe.py."""
+"""The probe reads hidden states, which the fake engine has not: it is in test_hidden_states.py."""
 CASES.remove(("oracle", contract.the_reference_answer_is_not_read))  # for analysis: it reads nothing else
 
 
