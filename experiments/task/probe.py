@@ -1,13 +1,14 @@
-"""How well hidden states tell right texts from wrong ones, cross-validated by question.
+"""How well hidden states and votes tell right solutions from wrong ones.
 
-    python -m experiments.task.probe RECORDING.csv FOLDER [--scores OUT.csv] [--carry RECORDING.csv FOLDER]
+    python -m experiments.task.probe RECORDING.csv FOLDER [--test 100] [--carry RECORDING.csv FOLDER]
+        [--scores OUT.csv]
 
 FOLDER holds texts and states of ``experiments.task.states``, RECORDING.csv the programs of the same
-questions. The probe is a logistic regression with a ridge on principal components of the states (scikit-
-learn), fitted on four fifths of the questions for the last fifth, ten times with other folds; its scores are
-means over the times. "Within" is the mean AUC of the questions with right and wrong texts. ``--carry`` fits
-on the first recording and judges the second. ``--scores`` writes every text's answer and scores, without the
-text.
+questions. A judge is a logistic regression with a ridge on principal components of the states (scikit-learn)
+and on votes. It is cross-validated by question: fitted on four fifths for the last fifth, twice with other
+folds; its scores are the means. "Within" is the mean AUC of the questions with right and wrong texts.
+``--test`` also fits on all but the last questions and judges these; ``--carry`` fits on the first recording
+and judges the second. ``--scores`` writes every text's answer and scores, without the text.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,12 +39,18 @@ from experiments.real_models.rules import (
 )
 from experiments.task.states import KINDS, SHARES
 from soft_reasoning.answers import Grader
+from soft_reasoning.judge.probe import vote_shares
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.method.mixed_consistency import MixedConsistency
+from soft_reasoning.search.stopping import settled
 
 COMPONENTS, STRENGTH = 32, 0.01
 """Principal components of each state, and the inverse of the ridge on the standardised components."""
-REPEATS = 10
+REPEATS = 2
+SHIPPED = "last state and votes"
+"""What ``verifier=probe`` reads."""
+Outcome: TypeAlias = tuple[list[bool], float]
+"""Whether each question is answered rightly, and the mean tokens of a question."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,20 @@ class Labelled:
     def of_texts(self, judge: object) -> np.ndarray:
         """The scores of a judge, text after text."""
         return np.array([judge(q, i) for q in self.questions for i in range(len(q.texts))])
+
+    def shares(self, count: int) -> np.ndarray:
+        """(texts, 1): the share of the question's other texts, among the first ``count``, that agree."""
+        grader, columns = Grader(), list[float]()
+        for question in self.questions:
+            answers = [text.answer for text in question.texts]
+            shares = vote_shares(answers[:count], grader, question.kind)
+            columns += [*shares, *[0.0] * (len(answers) - len(shares))]
+        return np.array(columns)[:, None]
+
+    def of(self, first: int, last: int | None) -> Labelled:
+        """The questions from ``first`` to ``last``, as in a slice."""
+        chosen = np.isin(self.groups, np.arange(len(self.questions))[first:last])
+        return Labelled(self.ids[first:last], self.questions[first:last], self.states[chosen])
 
     def by_question(self, scores: np.ndarray) -> list[list[float]]:
         return [scores[self.groups == g].tolist() for g in range(len(self.questions))]
@@ -94,10 +116,6 @@ def read(recording: Path, folder: Path) -> Labelled:
             questions.append(replace(known[name], texts=texts))
             states.append(block[rows])
     return Labelled(ids, questions, np.concatenate(states))
-
-
-def features(data: Labelled, parts: Sequence[tuple[str, int]]) -> list[np.ndarray]:
-    return [data.part(kind, layer) for kind, layer in parts]
 
 
 @dataclass
@@ -130,31 +148,32 @@ def cross_validated(
     parts: Sequence[np.ndarray],
     more: np.ndarray | None = None,
     *,
+    asked: Sequence[np.ndarray] | None = None,
     train: int | None = None,
-    repeats: int = REPEATS,
-    probe: Probe | None = None,
 ) -> np.ndarray:
-    """Each text's score by probes that did not see its question, fitted on at most ``train`` questions."""
+    """Each text's score by judges that did not see its question, fitted on at most ``train`` questions.
+
+    With ``asked`` there is a row of scores for each of these columns in the place of ``more``.
+    """
     count = len(data.questions)
     more = np.zeros((len(data.right), 0)) if more is None else more
-    scores = np.zeros(len(data.right))
-    for repeat in range(repeats):
+    columns = [more] if asked is None else asked
+    scores = np.zeros((len(columns), len(data.right)))
+    for repeat in range(REPEATS):
         stream = np.random.default_rng(repeat)
         for fold in np.array_split(stream.permutation(count), 5):
             seen = stream.permutation(np.setdiff1d(np.arange(count), fold))[:train]
             fit, test = np.isin(data.groups, seen), np.isin(data.groups, fold)
-            settings = probe or Probe()
-            fresh = Probe(settings.components, settings.strength)
-            fresh.fit([part[fit] for part in parts], more[fit], data.right[fit])
-            scores[test] += fresh.scores([part[test] for part in parts], more[test]) / repeats
-    return scores
+            judge = Probe().fit([part[fit] for part in parts], more[fit], data.right[fit])
+            for row, column in zip(scores, columns, strict=True):
+                row[test] += judge.scores([part[test] for part in parts], column[test]) / REPEATS
+    return scores[0] if asked is None else scores
 
 
 def figures(data: Labelled, scores: np.ndarray) -> list[str]:
-    """AUC over all with its interval by questions, AUC within, and the accuracy of the best-scored text."""
+    """AUC over all texts with its interval by questions, and the mean AUC within a question."""
     stream = np.random.default_rng(0)
-    by = data.by_question(scores)
-    within = within_question_auc(data.questions, by)
+    within = within_question_auc(data.questions, data.by_question(scores))
     drawn = []
     places = [np.flatnonzero(data.groups == g) for g in range(len(data.questions))]
     for _ in range(300):
@@ -169,17 +188,106 @@ def figures(data: Labelled, scores: np.ndarray) -> list[str]:
     ]
 
 
-def votes(data: Labelled, scores: np.ndarray, programs: bool) -> list[bool]:
-    """Whether the vote of the texts, each counting its score, with four programs or none, is right."""
-    grader, right = Grader(), []
-    for question, given in zip(data.questions, data.by_question(scores), strict=True):
-        voters = [*question.texts, *(question.programs if programs else ())]
-        weights = [max(score, 1e-9) for score in given]
-        # A program counts as a text of the mean score.
-        weights += [float(np.mean(weights))] * (len(voters) - len(given))
-        answer = grader.vote([voter.answer for voter in voters], question.kind, weights)
+def weighted(data: Labelled, scores: Sequence[np.ndarray], programs: int, confidence: float) -> Outcome:
+    """Outcome of ``mixed_consistency`` whose solutions weigh as the row of ``scores`` for their number."""
+    method, grader, right, tokens = (
+        MixedConsistency(confidence=confidence),
+        Grader(),
+        list[bool](),
+        list[int](),
+    )
+    for group, question in enumerate(data.questions):
+        rows = [row[data.groups == group] for row in scores]
+        count = 0 if confidence < 1 else len(rows)
+        answers = [text.answer for text in question.texts]
+        computed = [program.answer for program in question.programs[:programs]]
+        while True:
+            given = rows[count - 1][:count].tolist() if count else []
+            weights, sums = method.votes(answers[:count], computed, grader, question.kind, given)
+            if count == len(rows) or settled(sums) >= confidence:
+                break
+            count += 1
+        answer = grader.vote([*answers[:count], *computed], question.kind, weights)
         right.append(answer is not None and bool(grader.equal(answer, question.gold, question.kind)))
-    return right
+        spent = [*question.texts[:count], *question.programs[:programs]]
+        tokens.append(sum(voter.tokens for voter in spent))
+    return right, float(np.mean(tokens))
+
+
+def judges(data: Labelled) -> dict[str, np.ndarray]:
+    """The scores of every judge that is compared."""
+    votes, computed = data.of_texts(others_agree)[:, None], data.of_texts(programs_agree)[:, None]
+    both, last = np.concatenate([votes, computed], 1), data.part("last", 2)
+    two = [data.part("mean", 2), last]
+    scores = {
+        "mean probability": data.of_texts(probability),
+        "votes of the other texts": votes[:, 0],
+        "four programs": computed[:, 0],
+        "votes and programs, fitted": cross_validated(data, [], both),
+    }
+    for layer, share in enumerate(SHARES):
+        for kind in KINDS if layer == 2 else KINDS[:2]:
+            name = f"state at {share:.2f} of the depth, {kind}"
+            scores[name] = cross_validated(data, [data.part(kind, layer)])
+    return {
+        **scores,
+        "states at 0.67, mean and last": cross_validated(data, two),
+        SHIPPED: cross_validated(data, [last], votes),
+        "mean and last state, votes": cross_validated(data, two, votes),
+        "last state, votes, programs": cross_validated(data, [last], both),
+        "mean and last state, votes, programs": cross_validated(data, two, both),
+    }
+
+
+def rules(data: Labelled) -> dict[str, Outcome]:
+    """Whether each rule is right on each question, and its mean tokens."""
+    last, votes = [data.part("last", 2)], data.shares(len(data.questions[0].texts))
+    counts = [data.shares(n) for n in range(1, len(data.questions[0].texts) + 1)]
+    weights = {
+        "": np.ones((len(counts), len(data.right))),
+        " weighted by their votes": cross_validated(data, [], votes, asked=counts),
+        " weighted by the last state": np.stack([cross_validated(data, last)] * len(counts)),
+        " weighted by last state and votes": cross_validated(data, last, votes, asked=counts),
+    }
+    found: dict[str, Outcome] = {}
+    for ending, programs, confidence in [
+        ("", 0, 1.0),
+        (", 4 programs", 4, 1.0),
+        (", 4 programs, until settled", 4, MixedConsistency().confidence),
+    ]:
+        for name, scores in weights.items():
+            found[f"texts{name}{ending}"] = weighted(data, scores, programs, confidence)
+    best = [Rules(question).covered(5) for question in data.questions]
+    found["a perfect judge of the texts"] = [right for right, _ in best], float(np.mean([t for _, t in best]))
+    return found
+
+
+def rules_table(found: Mapping[str, Outcome]) -> Table:
+    """Each rule beside the equal vote of as many texts and programs."""
+    rows = []
+    for name, (right, tokens) in found.items():
+        equal = "texts" + name[name.index(",") :] if "," in name else "texts"
+        minus_equal = "" if name == equal else minus(right, found[equal][0])
+        rows.append([name, f"{100 * np.mean(right):.1f}", minus_equal, f"{tokens:.0f}"])
+    return Table(["rule", "right %", "minus an equal vote of the same", "tokens"], rows)
+
+
+def carried(data: Labelled, other: Labelled) -> Table:
+    """What judges that are fitted on ``data`` do on ``other``."""
+    whole = len(other.questions[0].texts)
+    rows = []
+    for name, kinds in [("last state", []), (SHIPPED, [True]), ("votes", [True])]:
+        parts = [[x.part("last", 2)] if "state" in name else [] for x in (data, other)]
+        more = [x.shares(whole) if kinds else np.zeros((len(x.right), 0)) for x in (data, other)]
+        scores = Probe().fit(parts[0], more[0], data.right).scores(parts[1], more[1])
+        cells = [name, *figures(other, scores)]
+        for programs in (0, 4):
+            equal = weighted(other, [np.ones(len(other.right))] * whole, programs, 1.0)[0]
+            right = weighted(other, [scores] * whole, programs, 1.0)[0]
+            cells.append(f"{100 * np.mean(right):.1f}: {minus(right, equal)}")
+        rows.append(cells)
+    columns = ["judge", "AUC over all", "AUC within a question", "texts minus majority", "with 4 programs"]
+    return Table(columns, rows)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -189,71 +297,29 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("recording", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scores", type=Path)
+    parser.add_argument("--test", type=int, help="judge the last questions by the others")
     parser.add_argument("--carry", type=Path, nargs=2, metavar=("RECORDING", "FOLDER"))
-    parser.add_argument("--quick", action="store_true", help="two times instead of ten")
     arguments = parser.parse_args(words)
     data = read(arguments.recording, arguments.folder)
-    repeats = 2 if arguments.quick else REPEATS
-    print(
-        f"{len(data.questions)} questions, {len(data.right)} texts, {100 * data.right.mean():.1f} % right\n"
-    )
-    judges = {
-        "mean probability": data.of_texts(probability),
-        "votes of the other texts": data.of_texts(others_agree),
-        "four programs": data.of_texts(programs_agree),
-    }
-    together = np.stack(list(judges.values()), 1)
-    scored = dict(judges)
-    scored["votes + programs"] = judges["votes of the other texts"] + judges["four programs"]
-    scored["votes, programs, probability, fitted"] = cross_validated(data, [], together, repeats=repeats)
-    for layer, share in enumerate(SHARES):
-        for kind in KINDS if layer == 2 else KINDS[:2]:
-            name = f"state at {share:.2f} of the depth, {kind}"
-            scored[name] = cross_validated(data, [data.part(kind, layer)], repeats=repeats)
-    both = [data.part("mean", 2), data.part("last", 2)]
-    scored["probe: mean and last, 0.67"] = cross_validated(data, both, repeats=repeats)
-    scored["probe + votes"] = cross_validated(data, both, together[:, 1:2], repeats=repeats)
-    scored["probe + votes + programs"] = cross_validated(data, both, together[:, 1:], repeats=repeats)
-    scored["probe + votes + programs + probability"] = cross_validated(data, both, together, repeats=repeats)
+    share = 100 * data.right.mean()
+    print(f"{len(data.questions)} questions, {len(data.right)} texts, {share:.1f} % right\n")
+    if arguments.test:
+        print(carried(data.of(0, -arguments.test), data.of(-arguments.test, None)).markdown(), "\n")
+    if arguments.carry:
+        print(carried(data, read(*arguments.carry)).markdown(), "\n")
+    scored = judges(data)
     rows = [[name, *figures(data, scores)] for name, scores in scored.items()]
     print(Table(["judge", "AUC over all", "AUC within a question"], rows).markdown(), "\n")
-    rules = [Rules(question) for question in data.questions]
-    mixed = [rule.mixed(5, 4, MixedConsistency()) for rule in rules]
-    base = [rule.vote(5, 4)[0] for rule in rules]
-    tokens = {
-        "texts": np.mean([rule.vote(5)[1] for rule in rules]),
-        "both": np.mean([rule.vote(5, 4)[1] for rule in rules]),
-        "mixed": np.mean([spent for _, spent in mixed]),
-    }
-    outcomes = {
-        "majority of 5 texts": ([rule.vote(5)[0] for rule in rules], tokens["texts"]),
-        "`mixed_consistency`, until settled": ([right for right, _ in mixed], tokens["mixed"]),
-        "5 texts and 4 programs vote": (base, tokens["both"]),
-        "5 texts weighted by the probe": (
-            votes(data, scored["probe: mean and last, 0.67"], False),
-            tokens["texts"],
-        ),
-    }
-    for name in list(scored)[3:5] + list(scored)[-3:]:
-        outcomes[f"5 texts weighted by {name}"] = votes(data, scored[name], False), tokens["both"]
-    for name in ["probe: mean and last, 0.67", *list(scored)[-3:]]:
-        outcomes[f"the same and 4 programs vote, {name}"] = votes(data, scored[name], True), tokens["both"]
-    outcomes["a perfect judge of 5 texts"] = [rule.covered(5)[0] for rule in rules], tokens["texts"]
-    lines = [
-        [name, f"{100 * np.mean(right):.1f}", minus(right, base), f"{spent:.0f}"]
-        for name, (right, spent) in outcomes.items()
-    ]
-    columns = ["rule", "right %", "minus 5 texts and 4 programs", "tokens"]
-    print(Table(columns, lines).markdown(), "\n")
+    print(rules_table(rules(data)).markdown(), "\n")
+    votes, last = data.shares(len(data.questions[0].texts)), [data.part("last", 2)]
     sizes = [n for n in (25, 50, 100, 200, 300) if n <= 0.8 * len(data.questions)]
-    lines = [[str(n), *figures(data, cross_validated(data, both, train=n, repeats=repeats))] for n in sizes]
-    print(Table(["questions to learn from", "AUC over all", "AUC within a question"], lines).markdown(), "\n")
-    if arguments.carry:
-        other = read(*arguments.carry)
-        parts = [other.part("mean", 2), other.part("last", 2)]
-        none = np.zeros((len(data.right), 0)), np.zeros((len(other.right), 0))
-        scores = Probe().fit(both, none[0], data.right).scores(parts, none[1])
-        print("carried over:", *figures(other, scores), "\n")
+    lines = [
+        [str(n), *figures(data, cross_validated(data, last, train=n))]
+        + figures(data, cross_validated(data, last, votes, train=n))
+        for n in sizes
+    ]
+    columns = ["questions to learn from", "last state", "within", SHIPPED, "within"]
+    print(Table(columns, lines).markdown(), "\n")
     if arguments.scores:
         write_scores(arguments.scores, data, scored)
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from experiments.real_models.recording import Answered, Recorded
-from experiments.real_models.rules import Rules
+from experiments.real_models.rules import Rules, others_agree
 from experiments.task import bundled, probe, spread
 from experiments.task.states import KINDS, SHARES, Reader
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.types import Request, Sampling
 
 
@@ -28,11 +29,30 @@ def labelled(shift, questions=60):
 @pytest.mark.parametrize(("shift", "least", "most"), [(0.0, 0.4, 0.6), (3.0, 0.9, 1.0)])
 def test_the_probe_finds_what_the_states_hold_and_nothing_else(shift, least, most):
     data = labelled(shift)
-    scores = probe.cross_validated(data, [data.part("mean", 2)], repeats=2)
+    scores = probe.cross_validated(data, [data.part("mean", 2)])
     over_all, within = probe.figures(data, scores)
     assert least <= float(over_all[:5]) <= most and least <= float(within[:5]) <= most
-    perfect = probe.votes(data, data.right + 0.0, programs=False)
+    perfect, _ = probe.weighted(data, [data.right + 1e-9] * 5, 0, 1.0)
     assert perfect == [Rules(question).covered(5)[0] for question in data.questions]
+
+
+@pytest.mark.parametrize("confidence", [0.85, 1.0])
+def test_equal_weights_are_the_vote_of_the_method(confidence):
+    data = labelled(0.0)
+    right, tokens = probe.weighted(data, [np.ones(len(data.right))] * 5, 4, confidence)
+    method = MixedConsistency(confidence=confidence)
+    voted = [Rules(question).mixed(5, 4, method) for question in data.questions]
+    assert right == [answer for answer, _ in voted] and tokens == np.mean([spent for _, spent in voted])
+
+
+def test_shares_are_those_of_the_first_texts():
+    data = labelled(0.0)
+    others = data.of_texts(others_agree)
+    assert np.allclose(data.shares(5)[:, 0], others)
+    answers = [text.answer for text in data.questions[0].texts]
+    assert data.shares(2)[:2, 0].tolist() == [float(answers[0] == answers[1])] * 2
+    assert data.shares(2)[2:5, 0].tolist() == [0, 0, 0]
+    assert data.of(-7, None).right.tolist() == data.right[-35:].tolist()
 
 
 def test_states_are_read_while_decoding():
