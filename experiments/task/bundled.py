@@ -14,26 +14,26 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from experiments.task.gradient import gradient
+from experiments.task.parts import FINALISTS, Found, Parts, validated
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap
 from soft_reasoning.lab.reports.tables import Table
-from soft_reasoning.schedule.method import Context
-from soft_reasoning.task import Evaluation, TaskObjective, tune
+from soft_reasoning.task import Evaluation, tune
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import Problem, generator_for
+from soft_reasoning.types import generator_for
 
 TRAINING, VALIDATION = 64, 100
-EVALUATIONS, FINALISTS = 72, 5
+EVALUATIONS = 72
 GREEDY = "greedy"
 PHRASES = (
     "Step by step:",
@@ -59,33 +59,7 @@ PHRASES = (
 )
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What a seed's searches share: its context, and the three sets of problems."""
-
-    context: Context
-    training: Sequence[Problem]
-    validation: Sequence[Problem]
-    test: Sequence[Problem]
-
-    def objective(self, problems: Sequence[Problem], space: TaskSpace) -> TaskObjective:
-        return TaskObjective(problems, space, self.context)
-
-
-Found = tuple[Tensor, float, float, int]
-"""Vectors, their mean rewards on training and validation problems, and the evaluations that it took."""
 Search = Callable[[Parts, TaskSpace, Path], Found]
-
-
-def validated(
-    parts: Parts, space: TaskSpace, vectors: Sequence[Tensor], evaluations: Sequence[Evaluation]
-) -> Found:
-    """The best on the validation problems of the best on the training problems."""
-    order = sorted(range(len(vectors)), key=lambda i: -evaluations[i].mean)[:FINALISTS]
-    results = parts.objective(parts.validation, space).ask([vectors[i] for i in order])
-    place = max(range(len(order)), key=lambda i: results[i].mean)
-    best = order[place]
-    return vectors[best], evaluations[best].mean, results[place].mean, len(vectors)
 
 
 def bayesian(parts: Parts, space: TaskSpace, history: Path) -> Found:
@@ -153,6 +127,8 @@ RUNS: dict[str, tuple[Search, TaskSpace]] = {
     "opening phrases": (phrases, TaskSpace()),
     "Bayesian optimisation, 1 token": (bayesian, TaskSpace()),
     "random search, 1 token": (random, TaskSpace()),
+    "gradient descent, 4 tokens": (gradient, TaskSpace(tokens=4)),
+    "gradient descent, 1 token": (gradient, TaskSpace()),
 }
 
 
