@@ -10,6 +10,7 @@ from viewed import GRADER, problem, searched, write, write_all
 
 from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.records import read_outcomes
+from soft_reasoning.types import Problem
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -49,6 +50,22 @@ def chromium(tmp_path_factory):
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     yield driver
     driver.quit()
+
+
+LINES_OF_WORDS = """
+const lines = [];
+for (const cell of document.querySelectorAll(arguments[0])) {
+  const nodes = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (nodes.nextNode()) for (const word of nodes.currentNode.data.matchAll(/\\S+/g)) {
+    const range = document.createRange();
+    range.setStart(nodes.currentNode, word.index);
+    range.setEnd(nodes.currentNode, word.index + word[0].length);
+    lines.push(new Set([...range.getClientRects()].map((box) => box.top)).size);
+  }
+}
+return lines;
+"""
+"""On how many lines each word of the elements stands."""
 
 
 class Page:
@@ -119,6 +136,15 @@ def page(chromium):
     page = Page(chromium)
     yield page
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_words_of_answers_stay_whole(chromium, tmp_path, width):
+    asked = [Problem(f"p{i}", "How many? " * 40, "William Shakespeare", "text") for i in range(2)]
+    results = [searched(answer, [answer]) for answer in (None, '{"age": 34, "name": "Ann"}')]
+    page = Page(chromium, width).open(write(tmp_path, dict(zip(asked, results, strict=True))) / "report.html")
+    assert page.js(LINES_OF_WORDS, ".c-answer, .c-gold") == [1] * (2 + 2 + 4 + 2)
+    assert page.js("return document.documentElement.scrollWidth") <= width
 
 
 def test_the_list_filters_searches_and_sorts(page, runs):
