@@ -35,11 +35,11 @@ class SoftReasoningObjective(BaseTestProblem):
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
     candidates and, for some verifiers, on earlier rounds. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension:
     uniform points of this box have the variance of N(0, I), from which the method draws its first points.
-    Points outside the box are evaluated too. With ``decoding=sampled``, the default, a reward is itself a
-    draw: evaluating a point again draws another. With ``decoding=greedy`` it is a function of the point.
+    Points outside the box are evaluated, too. With ``decoding=sampled``, the default, a point may get another
+    reward each time. With ``decoding=greedy`` the reward is a function of the point.
 
-    ``SoftReasoner.objective`` makes one. Without a reasoner, give the parts yourself; the second example
-    needs no configuration.
+    ``SoftReasoner.objective`` creates an objective. The second example needs no reasoner and no
+    configuration.
 
     Args:
         problem: The question. Only :meth:`correct` and an ``oracle`` verifier read its reference answer.
@@ -49,7 +49,7 @@ class SoftReasoningObjective(BaseTestProblem):
         negate: Whether to return -f, for optimisers that minimise.
         noise_std: Standard deviation of noise that is added to each reward, as in BoTorch's test problems.
         run: Solves the problem with a method and returns the result. None drives the engine in the caller's
-            thread, which must be the only one that does.
+            thread; no other thread may then use the engine.
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
@@ -103,7 +103,8 @@ class SoftReasoningObjective(BaseTestProblem):
     def evaluate_true(self, X: Tensor) -> Tensor:
         """Return the rewards, shape (batch,), of points ``X`` (batch x d), evaluated in one round.
 
-        An empty batch is no round. ``negate`` does not apply here, as in BoTorch's test problems.
+        An empty batch does not count as a round. As in BoTorch's test problems, ``negate`` does not apply
+        here.
 
         Raises:
             ValueError: If the points have another dimension or are not finite.

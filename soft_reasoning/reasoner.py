@@ -49,23 +49,23 @@ Update: TypeAlias = Future[Result] | Round
 class SoftReasoner:
     """Methods bound to a loaded model.
 
-    ``SoftReasoner(model, tokenizer)`` takes a causal language model of transformers as it is;
-    :meth:`from_pretrained` loads one. All calls share it, whatever their method, and may come from any thread
-    and any event loop: one thread drives the model. As a context manager it frees the model at the end.
+    ``SoftReasoner(model, tokenizer)`` takes a causal language model of transformers, and
+    :meth:`from_pretrained` loads one. All calls share the model and may come from any thread and any event
+    loop, because one thread drives it. As a context manager the reasoner frees the model at the end.
 
     Args:
         model: A causal language model; it is set to evaluation mode.
-        tokenizer: Its tokenizer. Where it has a chat template, prompts use it.
+        tokenizer: The model's tokenizer. If it has a chat template, prompts use the template.
         prompt: The name of a shipped prompt (by default ``math`` for numbers, else that of ``answer_type``),
             a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
         answer_type: The type of answers: number, boolean, choice, text, latex, json, code or open (any text).
             By default the type of the prompt. Without a prompt, questions may be of any kind
-            (``prompt="any"``, open answers), except for the bundled model, which solves only word problems,
-            and for methods and verifiers that write programs, which compute numbers (``prompt="math"``).
+            (``prompt="any"``, open answers). Exceptions are the bundled model, which solves only word
+            problems, and methods and verifiers that write programs (``prompt="math"``, numbers).
         overrides: Overrides of the configuration as on the command line, such as ``"d=20"``,
             except those that only a run of a data set reads.
-        cache: A folder on this machine in which finished completions are stored, so that none of them is
-            generated again, by this process or another; None stores nothing.
+        cache: A folder on this machine for finished completions, so no process generates them again. None
+            stores nothing.
         options: method, preset, k, rounds, max_tokens, verifier and the others of
             :class:`~soft_reasoning.configuration.options.Options`.
 
@@ -121,9 +121,9 @@ class SoftReasoner:
     ) -> SoftReasoner:
         """Load a model by a name of ``conf/model``, its name on the hub, or its folder.
 
-        "demo" is the bundled model, which has its own default prompt. A folder that is named as a model of
-        ``conf/model`` is ``./NAME``. Exemplars come from the data set that ``overrides`` name, if
-        ``dataset.shots`` asks for any.
+        "demo" is the bundled model, which has its own default prompt. Write ``./NAME`` for a folder whose
+        name is also in ``conf/model``. If ``dataset.shots`` asks for exemplars, they come from the data set
+        that ``overrides`` name.
 
         Args:
             name_or_path: The name or the folder, as the option ``model`` of the command line.
@@ -210,13 +210,12 @@ class SoftReasoner:
         on_round: OnRound | None = None,
         **options: Unpack[Options],
     ) -> Solution | list[Solution]:
-        """Answer one question (a Solution) or several together (a list, in the order given).
+        """Answer one question (returns a Solution) or several together (returns a list in their order).
 
-        A question is a text, the messages of a chat (a list of mappings with role and content, the last one
-        the user's) or a mapping with the keys question and id. Seeds are derived from the id; by
-        default the question's text is its id, so that it gets the same answer alone and in any list.
-        Several threads may call at once: their questions share batches, and each gets the same answer as
-        alone.
+        A question is a string, the messages of a chat (a list of mappings with role and content, the last
+        one the user's), or a mapping with the keys question and id. Seeds are derived from the id, which by
+        default is the question's text, so a question gets the same answer alone and in any list. Several
+        threads may call at once. Their questions share batches, and each gets the same answer as alone.
 
         Args:
             questions: A question, or a list or other iterable of questions.
@@ -226,8 +225,8 @@ class SoftReasoner:
             options: :class:`~soft_reasoning.configuration.options.Options` for this call.
 
         Raises:
-            UserError: In one line, for an invalid question or one longer than the model's context, for an id
-                with two questions, and for a closed reasoner.
+            UserError: In one line, for an invalid question, a question longer than the model's context, an
+                id with two questions, or a closed reasoner.
         """
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
@@ -270,8 +269,8 @@ class SoftReasoner:
     ) -> Solution | list[Solution]:
         """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work.
 
-        ``on_progress`` is called with the tokens generated so far, several times a second from when the
-        first question is begun.
+        From the start of the first question on, ``on_progress`` is called several times a second with the
+        number of tokens generated so far.
         """
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
@@ -347,10 +346,11 @@ class SoftReasoner:
         """Learn soft tokens from a task's questions: screen, search, validate.
 
         Args:
-            problems: The questions, as :meth:`problem` returns them. Where one has no reference answer, the
-                model's programs reward.
-            tuning: How; by default :class:`~soft_reasoning.task.Tuning` with the method's ``max_new_tokens``.
-            history: A file of the search, by which the same call continues an interrupted one.
+            problems: The questions, as :meth:`problem` returns them. The model's programs reward questions
+                without a reference answer.
+            tuning: The settings; by default :class:`~soft_reasoning.task.Tuning` with the method's
+                ``max_new_tokens``.
+            history: A file of the search, from which the same call continues an interrupted one.
 
         Raises:
             UserError: For too few questions with an answer.
@@ -368,14 +368,14 @@ class SoftReasoner:
         """Fit a probe of hidden states on a task's questions, for ``MixedConsistency(probe=...)``.
 
         Args:
-            problems: The questions, as :meth:`problem` returns them; some hundreds. Where one has no
-                reference answer, the model's programs label its texts.
-            fitting: How; by default :class:`~soft_reasoning.task.ProbeFitting` with the method's
+            problems: Some hundreds of questions, as :meth:`problem` returns them. The model's programs label
+                the solutions of questions without a reference answer.
+            fitting: The settings; by default :class:`~soft_reasoning.task.ProbeFitting` with the method's
                 ``max_new_tokens``.
 
         Raises:
-            UserError: For too few questions, texts that are all right or all wrong, or an engine that cannot
-                read hidden states.
+            UserError: For too few questions, solutions that are all correct or all wrong, or an engine that
+                cannot read hidden states.
 
         Example:
             >>> probe = reasoner.fit_probe([reasoner.problem(question, gold) for question, gold in rows])
@@ -393,7 +393,7 @@ class SoftReasoner:
         accepted: Sequence[Sequence[str]] | None = None,
         negate: bool = False,
     ) -> TaskObjective:
-        """Return the mean reward of a task's questions as a BoTorch test problem over soft tokens they share.
+        """Return the mean reward of a task's questions as a BoTorch test problem over shared soft tokens.
 
         Args:
             problems: The questions with their reference answers, as :meth:`problem` returns them.
@@ -429,9 +429,9 @@ class SoftReasoner:
     def run_methods(
         self, problems: Sequence[Problem], method: Method, context: Context | None = None
     ) -> list[Result]:
-        """Solve problems with a method object, without limits, as :meth:`solve` does with others.
+        """Solve problems with a method object and without limits; return the results in their order.
 
-        ``context`` is the reasoner's by default. The results are in the order of ``problems``.
+        ``context`` is the reasoner's by default.
 
         Raises:
             UserError: As :meth:`solve`.

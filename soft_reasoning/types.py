@@ -2,7 +2,7 @@
 
 Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
 :class:`Completion` (logits, hidden states) hold tensors. Everything stored is plain Python.
-Importing this module does not import torch, which takes seconds and which wrong options do without.
+Importing this module does not import torch, which takes seconds, so wrong options are reported at once.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class GivenPrompt:
     """A complete prompt that replaces the configured wording.
 
     Attributes:
-        prompt: A text, which the tokenizer encodes with its special tokens, or token ids.
-        stop: Texts that end a completion.
+        prompt: A string, which the tokenizer encodes with its special tokens, or token ids.
+        stop: Strings that end a completion.
         max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
     """
 
@@ -104,7 +104,7 @@ class Prompt:
     Attributes:
         ids: The token ids.
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
-        stop: Texts that end a completion.
+        stop: Strings that end a completion.
         max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
         thinks: Whether it ends in the model's thoughts.
     """
@@ -158,13 +158,13 @@ class Request:
         position: Index in ``prompt_ids`` before which soft tokens are inserted; None puts them last.
         sampling: How tokens are chosen.
         max_new_tokens: Maximum number of generated tokens.
-        min_new_tokens: Number of tokens before which nothing ends the completion.
-        stop: Texts that end the completion; they count in the answer, not in thoughts before it.
+        min_new_tokens: Minimum number of generated tokens.
+        stop: Strings that end the completion; they act in the answer, not in thoughts before it.
         thinks: Whether the prompt ends in thoughts.
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
-        turn: Where only some requests fit, those of lower turns start first.
+        turn: If not all requests fit, those of lower turns start first.
         next_logits: Whether to read the logits of the token after the prompt: all, or only of some ids.
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
@@ -235,8 +235,8 @@ class Completion:
         recomputed_tokens: Positions computed again by an engine that generates in several passes.
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
         top_logprobs: An entry for each token, or a single entry if the request generates none.
-        hidden_state: (D,) float32 on the CPU, after the layer that the request names; at depth 1 after the
-            last norm, too, as the LM head reads it.
+        hidden_state: (D,) float32 on the CPU, after the layer that the request names; at depth 1 it is the
+            input of the LM head, after the last norm.
         replayed: Whether it came from a store of completions.
     """
 
@@ -286,9 +286,9 @@ class Generate(Effect):
 
 @dataclass(frozen=True)
 class Round(Effect):
-    """A finished round, for observers; the answer is whether the problem's budget ends here.
+    """A finished round, for observers; the answer says whether the problem's budget ends here.
 
-    It is "max_tokens" or "max_seconds", or None if the budget allows another round.
+    The answer is "max_tokens", "max_seconds", or None if the budget allows another round.
 
     Attributes:
         problem: The problem.
@@ -378,9 +378,8 @@ class Usage:
     ``attended`` counts attended keys. A computed (not cached) position counts the keys that a causal model
     attends to, its own included. A recomputed position counts the prompt's keys.
 
-    A completion counts alike whether it was generated or came from a store of completions, so the other
-    counts are what a method costs. ``replayed_tokens`` are those generated tokens that came from a store,
-    which cost nothing now.
+    A completion from a store counts like a generated one, so the counts are what a method costs.
+    ``replayed_tokens`` are the generated tokens that came from a store and cost nothing now.
     """
 
     prompt_tokens: int = 0

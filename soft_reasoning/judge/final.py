@@ -152,7 +152,7 @@ class FinalAnswer:
 def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | None]:
     """Return the answer of each candidate that may be the final one; None for a free text that was cut.
 
-    Cut texts stand where no finished one has an answer.
+    If no finished candidate has an answer, cut texts count.
     """
     finished = any(c.answer is not None and not c.cut for c in candidates)
     return [None if finished and c.cut and answer_type in FREE else c.answer for c in candidates]

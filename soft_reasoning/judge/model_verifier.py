@@ -78,20 +78,20 @@ class ModelVerifier:
         name: The name of its wording, an entry of ``prompt.wording.reviews``.
         presentation: Which candidates share a prompt, and what the prompt shows.
         judgement: How scores are read from the text.
-        samples: Judgements per prompt; a score is the share of them that call the candidate right.
+        samples: Judgements per prompt; a score is the share of them that call the candidate correct.
         temperature: Sampling temperature of the judgements.
         show: ``reasoning`` shows each candidate's text, ``answer`` only its parsed answer. If the context
             has no room for all, the last candidates are not shown; they are still compared with the
             verifier's answer.
         shots: Worked reviews before the candidates; None uses all that the prompt has and the context
             allows.
-        confidence: Weighs each judgement, and its answer in a final vote, by the model's probability of its
-            text: ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product, ``none`` is 1.
-            ``verdict_prob`` scores a candidate shown alone with the probability of 1 against 0 and None at
-            the verdict; for most judges of mathematics such short verdicts match or beat long
+        confidence: The weight of each judgement, and of its answer in a final vote, by the model's
+            probability of its text. ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product,
+            and ``none`` is 1. ``verdict_prob`` scores a candidate shown alone by the probability of 1 against
+            0 and None at the verdict; for most judges of mathematics such short verdicts match or beat long
             reviews (SLMJury, arXiv 2606.07810).
-        model: Another model as the judge, a name of ``conf/model`` or a path; None uses the run's model.
-            Judges of another family make other errors.
+        model: Another model as the judge (a name of ``conf/model`` or a path), whose errors differ if it is
+            of another family. None uses the run's model.
         max_new_tokens: Maximum number of tokens per judgement; one cut before its verdict does not count.
 
     Raises:

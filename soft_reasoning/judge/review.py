@@ -112,7 +112,7 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True)
 class FreshSolution:
-    """The model writes a new solution; candidates that agree with its answer are right."""
+    """The model writes a new solution; candidates that agree with its answer are correct."""
 
     writes_answer = True
 
@@ -132,9 +132,9 @@ class FreshSolution:
 
 @dataclass(frozen=True)
 class NamedChoice:
-    """The model writes the numbers of the right candidates, or None, on its last ``Correct:`` line.
+    """The model writes the numbers of the correct candidates, or None, on its last ``Correct:`` line.
 
-    A candidate alone in its prompt is right if the first 0 or 1 of that line is 1.
+    A candidate alone in its prompt counts as correct if the first 0 or 1 of that line is 1.
 
     Args:
         first: The first candidate's number in the prompt. With 0 a candidate shown alone is named, too.

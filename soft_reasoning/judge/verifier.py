@@ -2,8 +2,8 @@
 
 A verifier returns a :class:`Verdict` on a round, or is a generator like a method, which yields effects
 first. It sees the problem without its gold answer. Candidates without a parsed answer are not shown and
-score 0. If no candidate can be shown, a model is not called and the verdict holds no answers (except for
-``fresh``, which never shows candidates).
+score 0. If no candidate can be shown, no model is called and the verdict holds no answers. Only ``fresh``,
+which never shows candidates, is called anyway.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ class Oracle:
 
 @dataclass(frozen=True)
 class FunctionVerifier:
-    """Scores candidates by a function: unit tests, a judge, a reward model.
+    """Scores candidates by a function, which may run unit tests, a judge or a reward model.
 
-    The function is called in the thread that drives the engine, once per round of a question.
+    The thread that drives the engine calls the function once per round of a question.
 
     Example:
         >>> def shortest(question, candidates):

@@ -19,7 +19,7 @@ class SampledMethod:
     Args:
         temperature: Sampling temperature.
         top_k: Number of likeliest tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
+        top_p: Total probability of the likeliest tokens that are sampled from; 1 is off.
         max_new_tokens: Tokens per solution.
     """
 

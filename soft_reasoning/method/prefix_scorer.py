@@ -132,7 +132,7 @@ def _longer(
 
 
 def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) -> Steps[Tensor]:
-    """Return the probability of Yes against No to the question whether each solution is right so far.
+    """Return the probability of Yes against No to the question whether each solution is correct so far.
 
     Returns:
         (n,) float64.

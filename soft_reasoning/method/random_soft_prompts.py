@@ -2,7 +2,7 @@
 
 Each candidate gets its own vectors, drawn from an isotropic Gaussian with the mean and variance of the
 embedding table's entries. An embedding that the model has never seen flattens the distribution of the first
-tokens, and solutions branch. The method shows the effect of soft tokens that are not chosen.
+tokens, so solutions branch. The method shows the effect of soft tokens that nothing has chosen.
 """
 
 from __future__ import annotations

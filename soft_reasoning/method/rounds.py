@@ -1,4 +1,4 @@
-"""Rounds of candidates under a verifier: each is verified, rewarded, and may be the last."""
+"""Rounds of candidates: each round is verified and rewarded, and may be the last."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class SoftReasoning(VerifiedMethod):
 
 @dataclass(frozen=True, eq=False)
 class SearchSpace:
-    """A question with the subspace around its anchor; :meth:`open` makes it.
+    """A question with the subspace around its anchor; :meth:`open` creates it.
 
     Attributes:
         problem: The question.

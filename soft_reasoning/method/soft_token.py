@@ -23,7 +23,7 @@ class SoftToken(SampledMethod):
     Args:
         point: The soft tokens, or a file of them that ``soft-reasoning tune`` wrote. A point of another model
             or prompt is refused.
-        samples: Number of solutions, whose majority is the answer.
+        samples: Number of solutions; their majority is the answer.
         temperature: Sampling temperature; 0 is one greedy solution.
 
     Raises:

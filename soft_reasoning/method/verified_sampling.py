@@ -19,7 +19,7 @@ from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Samp
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedSampling(VerifiedMethod):
-    """Samples rounds of solutions, the same as self-consistency samples, and verifies them.
+    """Samples rounds of solutions as self-consistency does, and verifies them.
 
     The other parts are those of :class:`VerifiedMethod`.
 
