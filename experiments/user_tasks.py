@@ -5,6 +5,7 @@
 It runs in an empty folder and needs the extras serve and test. With names it runs only these tasks.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+KINDS = [
+    {"question": QUESTION, "answer": 13},
+    {"question": "Which is prime?", "choices": ["21", "23"], "answer": "B", "answer_type": "choice"},
+    {"question": "Is 91 divisible by 7?", "answer": "yes", "answer_type": "boolean"},
+    {"question": "What is the capital of Japan?", "answer": "Tokyo", "answer_type": "text"},
+    {"question": "Expand (x + 2)(x - 3).", "answer": "x^2 - x - 6", "answer_type": "latex"},
+]
 TEST = f"{sys.executable} -m pytest -q -p no:cacheprovider {ROOT}/tests"
+OWN = f"{sys.executable} {ROOT}/experiments/bring_your_own_optimiser.py --problems 1"
 RUN = "soft-reasoning run progress=false"
 NOISY = (
     "import torch; from soft_reasoning import SoftReasoner; "
@@ -28,6 +37,8 @@ TASKS = {
     "methods compared": "soft-reasoning compare cot 'verified_sampling k=5' limit=10 progress=false",
     "short options": f"{RUN} limit=5 k=3 rounds=1 temperature=0.7",
     "own CSV": f"{RUN} dataset=custom dataset.path=own.csv",
+    "own questions of five kinds": f"{RUN} dataset=kinds.jsonl method=mixed_consistency",
+    "the same, another tolerance": "soft-reasoning regrade runs/kinds-* grader.absolute=0.01",
     "a model in a folder": f"{RUN} limit=2 model={ROOT}/soft_reasoning/demo/model",
     "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit_20 demo-test-0",
     "a mistyped option": f"{RUN} limt=3; test $? = 2",
@@ -35,7 +46,8 @@ TASKS = {
     "the rehearsal of docs/reproduce.md": f"{RUN} +experiment=llama_zero model=demo dataset=demo limit=5",
     "what a table's rows run": "soft-reasoning run +experiment=paper_main_result --cfg job",
     "an objective with noise, seed and dimension": f'{sys.executable} -c "{NOISY}"',
-    "a search of one's own": f"{sys.executable} {ROOT}/experiments/bring_your_own_optimiser.py --problems 1",
+    "a search of one's own": OWN,
+    "its regret curve": f"{OWN} --regret r.svg",
     **{
         name: f"{TEST}/{tests}"
         for name, tests in {
@@ -63,6 +75,7 @@ def main() -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own.csv").write_text(f"question,answer\n{QUESTION},13\n")
+        Path(folder, "kinds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in KINDS))
         for task, command in TASKS.items():
             if sys.argv[1:] and task not in sys.argv[1:]:
                 continue

@@ -149,7 +149,7 @@ SMALL = {
     "bench_engine": "--rows 2 --steps 3",
     "bench_run": "--problems 2",
     "bench_search": "--problems 2 --boxes Branin",
-    "bring_your_own_optimiser": "--problems 1",
+    "bring_your_own_optimiser": "--problems 1 --rounds 2",
     "user_tasks": "'own CSV' 'a mistyped option'",
 }
 """By script, what makes it small."""
