@@ -170,6 +170,7 @@ class Request:
             none is generated.
         hidden_state: The share of the model's depth, above 0, after which to read the hidden state at the end
             of the prompt (engines with ``reads_hidden_states``); None reads none.
+        average_from: Index in ``prompt_ids`` from which the hidden states are averaged, too.
     """
 
     prompt_ids: tuple[int, ...]
@@ -187,6 +188,7 @@ class Request:
     next_logits: bool | tuple[int, ...] = False
     top_logprobs: int = 0
     hidden_state: float | None = None
+    average_from: int | None = None
 
     @property
     def reads(self) -> bool:
@@ -236,7 +238,8 @@ class Completion:
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
         top_logprobs: An entry for each token, or a single entry if the request generates none.
         hidden_state: (D,) float32 on the CPU, after the layer that the request names; at depth 1 it is the
-            input of the LM head, after the last norm.
+            input of the LM head, after the last norm. (2, D) if the request asks for an average, which is
+            the second row.
         replayed: Whether it came from a store of completions.
     """
 

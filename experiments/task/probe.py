@@ -47,7 +47,7 @@ from soft_reasoning.search.stopping import settled
 COMPONENTS, STRENGTH = 32, 0.01
 """Principal components of each state, and the inverse of the ridge on the standardised components."""
 REPEATS = 2
-SHIPPED = "last state and votes"
+SHIPPED = "mean and last state, votes"
 """What ``verifier=probe`` reads."""
 Outcome: TypeAlias = tuple[list[bool], float]
 """Whether each question is answered rightly, and the mean tokens of a question."""
@@ -88,6 +88,11 @@ class Labelled:
         """The questions from ``first`` to ``last``, as in a slice."""
         chosen = np.isin(self.groups, np.arange(len(self.questions))[first:last])
         return Labelled(self.ids[first:last], self.questions[first:last], self.states[chosen])
+
+    @property
+    def shipped(self) -> list[np.ndarray]:
+        """The states that ``verifier=probe`` reads."""
+        return [self.part("mean", 2), self.part("last", 2)]
 
     def by_question(self, scores: np.ndarray) -> list[list[float]]:
         return [scores[self.groups == g].tolist() for g in range(len(self.questions))]
@@ -218,7 +223,6 @@ def judges(data: Labelled) -> dict[str, np.ndarray]:
     """The scores of every judge that is compared."""
     votes, computed = data.of_texts(others_agree)[:, None], data.of_texts(programs_agree)[:, None]
     both, last = np.concatenate([votes, computed], 1), data.part("last", 2)
-    two = [data.part("mean", 2), last]
     scores = {
         "mean probability": data.of_texts(probability),
         "votes of the other texts": votes[:, 0],
@@ -231,23 +235,23 @@ def judges(data: Labelled) -> dict[str, np.ndarray]:
             scores[name] = cross_validated(data, [data.part(kind, layer)])
     return {
         **scores,
-        "states at 0.67, mean and last": cross_validated(data, two),
-        SHIPPED: cross_validated(data, [last], votes),
-        "mean and last state, votes": cross_validated(data, two, votes),
+        "states at 0.67, mean and last": cross_validated(data, data.shipped),
+        "last state, votes": cross_validated(data, [last], votes),
+        SHIPPED: cross_validated(data, data.shipped, votes),
         "last state, votes, programs": cross_validated(data, [last], both),
-        "mean and last state, votes, programs": cross_validated(data, two, both),
+        "mean and last state, votes, programs": cross_validated(data, data.shipped, both),
     }
 
 
 def rules(data: Labelled) -> dict[str, Outcome]:
     """Whether each rule is right on each question, and its mean tokens."""
-    last, votes = [data.part("last", 2)], data.shares(len(data.questions[0].texts))
+    votes = data.shares(len(data.questions[0].texts))
     counts = [data.shares(n) for n in range(1, len(data.questions[0].texts) + 1)]
     weights = {
         "": np.ones((len(counts), len(data.right))),
         " weighted by their votes": cross_validated(data, [], votes, asked=counts),
-        " weighted by the last state": np.stack([cross_validated(data, last)] * len(counts)),
-        " weighted by last state and votes": cross_validated(data, last, votes, asked=counts),
+        " weighted by their states": np.stack([cross_validated(data, data.shipped)] * len(counts)),
+        " weighted by states and votes": cross_validated(data, data.shipped, votes, asked=counts),
     }
     found: dict[str, Outcome] = {}
     for ending, programs, confidence in [
@@ -276,9 +280,9 @@ def carried(data: Labelled, other: Labelled) -> Table:
     """What judges that are fitted on ``data`` do on ``other``."""
     whole = len(other.questions[0].texts)
     rows = []
-    for name, kinds in [("last state", []), (SHIPPED, [True]), ("votes", [True])]:
-        parts = [[x.part("last", 2)] if "state" in name else [] for x in (data, other)]
-        more = [x.shares(whole) if kinds else np.zeros((len(x.right), 0)) for x in (data, other)]
+    for name, states, votes in [("states", True, False), (SHIPPED, True, True), ("votes", False, True)]:
+        parts = [x.shipped if states else [] for x in (data, other)]
+        more = [x.shares(whole)[:, : int(votes)] for x in (data, other)]
         scores = Probe().fit(parts[0], more[0], data.right).scores(parts[1], more[1])
         cells = [name, *figures(other, scores)]
         for programs in (0, 4):
@@ -311,14 +315,14 @@ def main(words: Sequence[str] | None = None) -> None:
     rows = [[name, *figures(data, scores)] for name, scores in scored.items()]
     print(Table(["judge", "AUC over all", "AUC within a question"], rows).markdown(), "\n")
     print(rules_table(rules(data)).markdown(), "\n")
-    votes, last = data.shares(len(data.questions[0].texts)), [data.part("last", 2)]
+    votes = data.shares(len(data.questions[0].texts))
     sizes = [n for n in (25, 50, 100, 200, 300) if n <= 0.8 * len(data.questions)]
     lines = [
-        [str(n), *figures(data, cross_validated(data, last, train=n))]
-        + figures(data, cross_validated(data, last, votes, train=n))
+        [str(n), *figures(data, cross_validated(data, data.shipped, train=n))]
+        + figures(data, cross_validated(data, data.shipped, votes, train=n))
         for n in sizes
     ]
-    columns = ["questions to learn from", "last state", "within", SHIPPED, "within"]
+    columns = ["questions to learn from", "mean and last state", "within", SHIPPED, "within"]
     print(Table(columns, lines).markdown(), "\n")
     if arguments.scores:
         write_scores(arguments.scores, data, scored)

@@ -67,6 +67,7 @@ class RunningRequest:
         self.next_logits: Tensor | None = None
         self.top_logprobs: list[TopLogprobs] = []
         self.hidden_state: Tensor | None = None
+        self._state_sum = torch.zeros(())
         self.cached_tokens = 0
         self.recomputed_tokens = 0
         self._draws, self._generator = list[float](), torch.Generator().manual_seed(request.seed)
@@ -89,6 +90,25 @@ class RunningRequest:
         if count:
             values, ids = logits.topk(min(count, len(logits)))
             self.top_logprobs.append(TopLogprobs(tuple(ids.tolist()), tuple((values - normaliser).tolist())))
+
+    @property
+    def average_from(self) -> int | None:
+        """The position from which hidden states are averaged."""
+        index = self.request.average_from
+        if index is None or index < len(self.head):
+            return index
+        return index + self.prompt_tokens - len(self.request.prompt_ids)
+
+    def sum_states(self, states: Tensor, position: int) -> None:
+        """Add the ``states`` (n, D) of the prompt from ``position`` on to the average, if there is one."""
+        if (first := self.average_from) is not None:
+            self._state_sum = self._state_sum + states[max(first - position, 0) :].float().sum(0)
+
+    def keep_state(self, state: Tensor) -> None:
+        """Store the ``state`` (D,) at the end of the prompt, all of whose states are summed."""
+        if (first := self.average_from) is not None:
+            state = torch.stack([state.float(), self._state_sum / (self.prompt_tokens - first)])
+        self.hidden_state = detached(state)
 
     def add(self, token: int, logprob: float, eos: frozenset[int], stops: StopChecker) -> Completion | None:
         """Append a token; return the completion if the token ends it."""
@@ -144,6 +164,12 @@ def _check_limits(request: Request) -> None:
         raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
     if request.hidden_state is not None and not 0 < request.hidden_state <= 1:
         raise ValueError(f"expected hidden_state above 0 and at most 1, got {request.hidden_state}")
+    if request.average_from is not None:
+        if request.hidden_state in (None, 1):
+            raise ValueError(f"expected hidden_state below 1 with average_from, got {request.hidden_state}")
+        if not 0 <= request.average_from < len(request.prompt_ids):
+            last = len(request.prompt_ids) - 1
+            raise ValueError(f"expected average_from in 0..{last}, got {request.average_from}")
 
 
 def _check_ids(request: Request, vocabulary: int) -> None:

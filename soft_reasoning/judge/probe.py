@@ -1,4 +1,4 @@
-"""A judge that reads the model's hidden state at the end of a candidate, and the votes for its answer.
+"""A judge that reads the model's hidden states in a candidate, and the votes for its answer.
 
 It is a logistic regression, fitted once on labelled solutions of a task by
 :class:`soft_reasoning.task.ProbeFitting`. LiLaVe (Piotrowski et al., arXiv 2504.16760) fits boosted trees to
@@ -24,17 +24,18 @@ from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Generate, Problem, Request
 
 DEPTH = 2 / 3
-"""Share of the layers below the state that is read."""
+"""Share of the layers below the states that are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Learnt):
     """A logistic regression: sigmoid(weights . h + vote_weight v + bias) is the score of a candidate.
 
-    h is its hidden state, and v the share of the other candidates with the same answer.
+    h (2D,) is the hidden state at its end and the mean over its tokens, and v the share of the other
+    candidates with the same answer.
 
     Attributes:
-        weights: (D,).
+        weights: (2D,).
         vote_weight: The log-odds that v = 1 adds.
         bias: The log-odds at h = 0 and v = 0.
         measured: Its cross-validated quality when it was fitted.
@@ -56,7 +57,7 @@ class Probe(Learnt):
     def read_log_odds(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context
     ) -> Steps[list[float]]:
-        """Return the log-odds of each candidate's hidden state; NaN without an answer, which is not read.
+        """Return the log-odds of each candidate's hidden states; NaN without an answer, which is not read.
 
         Raises:
             UserError: If the probe was made for another model or prompt.
@@ -92,24 +93,28 @@ def vote_shares(answers: Sequence[str | None], grader: AnswerGrader, answer_type
 
 
 def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Steps[Tensor]:
-    """Return the hidden states (n, D) at the end of ``texts``, which follow the problem's prompt."""
+    """Return the hidden states (n, 2D) of ``texts``, which follow the problem's prompt.
+
+    These are the state at the end of a text, and the mean over its tokens.
+    """
     ids = context.prompts.solve(problem).ids
     requests = [
         Request(
             (*ids, *context.engine.tokenizer.encode(text, add_special_tokens=False)),
             max_new_tokens=0,
             hidden_state=DEPTH,
+            average_from=len(ids),
             role="verifier",
         )
         for text in texts
     ]
     looks = yield Generate(requests)
-    return torch.stack([look.hidden_state for look in looks])
+    return torch.stack([look.hidden_state.flatten() for look in looks])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeVerifier:
-    """Scores a candidate by a probe of its hidden state, and by the votes of the round for its answer.
+    """Scores a candidate by a probe of its hidden states, and by the votes of the round for its answer.
 
     Args:
         probe: The probe, or a file of it that ``soft-reasoning tune tune=probe`` wrote. One of another model

@@ -25,14 +25,14 @@ FOLDS = 5
 class ProbeFitting:
     """Fits a probe: samples solutions, labels them, and fits a logistic regression.
 
-    It reads the hidden states, standardised and reduced to principal components, and the share of a
-    question's other solutions with the same answer.
+    It reads the hidden states at the end of a solution and their mean over it, each standardised and reduced
+    to principal components, and the share of the question's other solutions with the same answer.
 
     Args:
         decoding: How solutions are sampled.
         samples: Solutions per question.
         max_new_tokens: Tokens per solution.
-        components: Principal components of the states.
+        components: Principal components of each state.
         strength: C of the regression, the inverse of its ridge.
 
     Raises:
@@ -82,7 +82,7 @@ class ProbeFitting:
                 rows.append(features)
                 right.append(2 * sum(agreed) > len(agreed))
                 groups.append(number)
-        X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 2)), np.array(right)
+        X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 3)), np.array(right)
         if len(np.unique(y)) < 2:
             raise UserError(
                 f"questions: expected right and wrong texts, got {int(y.sum())} right of {len(y)}; give more"
@@ -101,16 +101,18 @@ class ProbeFitting:
         )
 
     def _model(self, X: np.ndarray) -> Any:
-        """A regression on the principal components of all columns but the last, and on the last."""
+        """A regression on the principal components of the last and of the mean states, and on the votes."""
         from sklearn.compose import make_column_transformer  # takes seconds, and options are checked before
         from sklearn.decomposition import PCA
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        components = PCA(min(self.components, len(X) // 2, X.shape[1] - 1), random_state=0)
+        width = X.shape[1] // 2
+        components = PCA(min(self.components, len(X) // 2, width), random_state=0)
         reduced = make_pipeline(StandardScaler(), components)
-        columns = make_column_transformer((reduced, slice(0, -1)), remainder="passthrough")
+        parts = [(reduced, slice(0, width)), (reduced, slice(width, 2 * width))]
+        columns = make_column_transformer(*parts, remainder="passthrough")
         regression = LogisticRegression(C=self.strength, max_iter=1000)
         return make_pipeline(columns, StandardScaler(), regression)
 
@@ -143,7 +145,7 @@ class ProbeFitting:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Samples solutions and reads the state at the end of each and the votes for its answer, (D + 1,)."""
+    """Samples solutions and reads the states of each and the votes for its answer, (2D + 1,)."""
 
     fitting: ProbeFitting
     read: dict[str, list[tuple[str, np.ndarray]]] = field(

@@ -328,3 +328,20 @@ class HiddenStateContract:
             [alone] = engine.generate([request])
             assert torch.allclose(alone.hidden_state, completion.hidden_state, atol=1e-5)
         assert written.hidden_state is None
+
+    def test_states_are_averaged_over_the_end_of_a_prompt(self, engine, prompts):
+        """The same alone, beside its own prefixes, and when it is read again."""
+        for prompt in prompts:
+            first = len(prompt) - 6
+            ends = range(first + 1, len(prompt) + 1)
+            looks = [Request(prompt[:end], max_new_tokens=0, hidden_state=0.5) for end in ends]
+            request = replace(looks[-1], average_from=first)
+            [alone], [one, two, *looked] = engine.generate([request]), engine.generate([request] * 2 + looks)
+            states = torch.stack([completion.hidden_state for completion in looked])
+            wanted = torch.stack([states[-1], states.mean(0)])
+            for completion in (alone, one, two):
+                assert torch.allclose(completion.hidden_state, wanted, atol=1e-4)
+        with pytest.raises(ValueError, match="hidden_state below 1 with average_from, got 1"):
+            engine.add([Request((5, 6), max_new_tokens=0, hidden_state=1.0, average_from=1)])
+        with pytest.raises(ValueError, match=r"average_from in 0\.\.1, got 2"):
+            engine.add([Request((5, 6), max_new_tokens=0, hidden_state=0.5, average_from=2)])

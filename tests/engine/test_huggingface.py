@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.engine.huggingface import HuggingFaceEngine, probe
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, model_runner, probe
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.huggingface.plain_runner import PlainRunner
 from soft_reasoning.testing.engine import EngineContract, HiddenStateContract
@@ -113,6 +113,20 @@ class TestHiddenStates(HiddenStateContract):
         for request in ({"prompt_ids": prompt}, soft):
             [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=depth)])
             assert torch.allclose(look.hidden_state, whole.float(), atol=1e-4)
+
+    @pytest.mark.parametrize("tokens", [16, 2048])
+    def test_an_average_is_that_of_transformers_in_one_pass_and_in_several(self, engine, tokens, monkeypatch):
+        monkeypatch.setitem(model_runner.PREFILL_TOKENS, "cpu", tokens)
+        prompt = random_ids(75, 8)
+        with torch.inference_mode():
+            states = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states
+        first = int(engine.model.config.model_type == "mamba")  # its states begin after the first layer
+        layer = states[round(0.5 * (len(states) - 1)) - first][0].float()
+        wanted = torch.stack([layer[-1], layer[33:].mean(0)])
+        soft = {"prompt_ids": prompt[:2] + prompt[4:], "soft": engine.embed(prompt[2:4]), "position": 2}
+        for request in ({"prompt_ids": prompt, "average_from": 33}, {**soft, "average_from": 31}):
+            [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=0.5)])
+            assert torch.allclose(look.hidden_state, wanted, atol=1e-4)
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))

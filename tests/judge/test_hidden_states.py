@@ -59,7 +59,7 @@ def probe(task):
 
 def test_a_probe_learns_from_labelled_texts_and_keeps_what_identifies_it(task, probe, tmp_path):
     context, problems = task
-    assert len(probe.weights) == context.engine.hidden_size
+    assert len(probe.weights) == 2 * context.engine.hidden_size
     assert probe.made_for == made_for(context) and set(probe.questions) == {p.id for p in problems[:32]}
     assert 0.5 < probe.measured["auc"] <= 1 and 0 < probe.measured["right"] < 1
     assert probe.vote_weight > 0 and 0.5 < probe.measured["auc_votes"] <= 1
@@ -87,16 +87,17 @@ def test_every_option_of_the_fit_changes_the_probe(task, probe, changes):
     assert fitting.fit(problems[:32], context).weights != probe.weights
 
 
-def test_its_states_are_those_of_the_model_at_the_end_of_the_text(task):
+def test_its_states_are_those_of_the_model_at_the_end_and_on_average(task):
     context, problems = task
     engine, prompt = context.engine, context.prompts.solve(problems[0])
     states = value(problems[0], context, lambda p, c: read_states(p, ["She has 4.", "5"], c))
-    assert states.shape == (2, engine.hidden_size)
+    assert states.shape == (2, 2 * engine.hidden_size)
     ids = (*prompt.ids, *engine.tokenizer.encode("She has 4.", add_special_tokens=False))
     with torch.inference_mode():
         hidden = engine.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
     layer = round(DEPTH * (len(hidden) - 1))
-    assert torch.allclose(states[0], hidden[layer][0, -1].float(), rtol=1e-4)
+    wanted = torch.stack([hidden[layer][0, -1], hidden[layer][0, len(prompt.ids) :].mean(0)]).float()
+    assert torch.allclose(states[0], wanted.flatten(), rtol=1e-4, atol=1e-2)
 
 
 def test_the_score_is_the_logistic_function_of_the_state_and_the_votes(task):

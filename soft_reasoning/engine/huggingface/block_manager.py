@@ -142,5 +142,9 @@ def blocks_for(positions: int) -> int:
 
 
 def _shareable(sequence: Sequence) -> int:
-    """Full blocks of the prompt in front of its last position, which every sequence computes itself."""
-    return (sequence.prompt_tokens - 1) // BLOCK
+    """Full blocks of the prompt in front of the positions that every sequence computes itself.
+
+    These are its last, and those whose hidden states it averages.
+    """
+    first = sequence.average_from
+    return (sequence.prompt_tokens - 1 if first is None else first) // BLOCK

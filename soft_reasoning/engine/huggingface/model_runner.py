@@ -21,7 +21,6 @@ from soft_reasoning.engine.huggingface.block_manager import BLOCK, BlockManager,
 from soft_reasoning.engine.huggingface.decode_graphs import DecodeGraphs, DecodePass, fuse_norms
 from soft_reasoning.engine.huggingface.sequence import Sequence
 from soft_reasoning.engine.huggingface.tiles import Piece, height
-from soft_reasoning.engine.running import detached
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
 PADDING = 8
@@ -109,12 +108,6 @@ class Runner:
                 rows = rows.clone()
                 rows[low - start : high - start] = soft[low - first : high - first].to(rows)
         return rows
-
-    def keep_states(self, sequences: list[Sequence], depth: float, states: Tensor) -> None:
-        """Store the states (at least len(sequences), D) of the sequences that request those of ``depth``."""
-        for sequence, state in zip(sequences, states, strict=False):
-            if sequence.request.hidden_state == depth:
-                sequence.hidden_state = detached(state)
 
 
 class ModelRunner(Runner):
@@ -276,14 +269,24 @@ class ModelRunner(Runner):
         pieces, others = partial(_prefill_pieces, rows), partial(_prefill_pieces, rest)
         current = Pass(self._pool, padded, written, pieces, device, spans, others)
         ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
-        last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
+        last = [row.end - 1 for row in ending]
         wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)
-        with self.reading_states(sequences) as states:
+        with self.reading_states([row.sequence for row in rows]) as states:
             logits = self._forward(current, torch.cat(embeddings), wanted)
-        for depth, read in states.items():
-            chosen = depth == 1 and "logits_to_keep" in self.accepts  # the LM head reads only what is wanted
-            self.keep_states(sequences, depth, read[0] if chosen else read[0, wanted])
+        self._keep_states(rows, ending, {depth: read[0] for depth, read in states.items()})
         return logits[: len(last)]
+
+    def _keep_states(self, rows: list[_Row], ending: list[_Row], states: dict[float, Tensor]) -> None:
+        """Give the sequences of ``rows`` their ``states`` (N, D) of this pass, by depth."""
+        for row in rows:
+            depth = row.sequence.request.hidden_state
+            if depth is not None and depth < 1:
+                row.sequence.sum_states(states[depth][row.end - row.tokens : row.end], row.position)
+        for place, row in enumerate(ending):
+            depth = row.sequence.request.hidden_state
+            if depth is not None:
+                chosen = depth == 1 and "logits_to_keep" in self.accepts  # the LM head reads what is wanted
+                row.sequence.keep_state(states[depth][place if chosen else row.end - 1])
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:
         count = len(sequences)

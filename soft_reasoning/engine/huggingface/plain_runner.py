@@ -74,7 +74,10 @@ class PlainRunner(Runner):
         with self.reading_states(sequences) as states:
             logits = self._forward(torch.stack(rows))
         for depth, read in states.items():
-            self.keep_states(sequences, depth, read[:, -1])
+            for sequence, state in zip(sequences, read, strict=False):
+                if sequence.request.hidden_state == depth:
+                    sequence.sum_states(state, 0)
+                    sequence.keep_state(state[-1])
         return logits[: len(sequences)]
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
