@@ -71,8 +71,7 @@ def test_a_run_decodes_after_the_point_on_questions_that_it_was_not_found_on(tun
         (("tune", "k=3"), "k: expected a method"),
         (("tune", "tune.points=1"), "tune.points: expected a whole number of at least 2"),
         (("run", "method=soft_token"), "point: expected a value, got none; add point=VALUE"),
-        (("run", "point=point.json"), "point: expected a file that soft-reasoning tune wrote"),
-        (("run", "method=cot", "point=point.json"), "point: expected a method"),
+        (("run", "point=point.json"), "point: expected a method"),
     ],
 )
 def test_wrong_options_are_one_line(command, words, line):

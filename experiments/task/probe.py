@@ -49,6 +49,14 @@ COMPONENTS, STRENGTH = 32, 0.01
 REPEATS = 2
 SHIPPED = "mean and last state, votes"
 """What ``verifier=probe`` reads."""
+WRITTEN = (
+    "votes of the other texts",
+    "four programs",
+    "states at 0.67, mean and last",
+    SHIPPED,
+    f"{SHIPPED}, programs",
+)
+"""The judges whose scores are written."""
 Outcome: TypeAlias = tuple[list[bool], float]
 """Whether each question is answered rightly, and the mean tokens of a question."""
 
@@ -239,7 +247,7 @@ def judges(data: Labelled) -> dict[str, np.ndarray]:
         "last state, votes": cross_validated(data, [last], votes),
         SHIPPED: cross_validated(data, data.shipped, votes),
         "last state, votes, programs": cross_validated(data, [last], both),
-        "mean and last state, votes, programs": cross_validated(data, data.shipped, both),
+        f"{SHIPPED}, programs": cross_validated(data, data.shipped, both),
     }
 
 
@@ -325,7 +333,7 @@ def main(words: Sequence[str] | None = None) -> None:
     columns = ["questions to learn from", "mean and last state", "within", SHIPPED, "within"]
     print(Table(columns, lines).markdown(), "\n")
     if arguments.scores:
-        write_scores(arguments.scores, data, scored)
+        write_scores(arguments.scores, data, {name: scored[name] for name in WRITTEN})
 
 
 def write_scores(path: Path, data: Labelled, scored: Mapping[str, np.ndarray]) -> None:

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, check_sampling, choice, counts, whole
+from soft_reasoning.checks import check_sampling, choice, counts, whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.reward import rewards_of
@@ -32,7 +31,6 @@ from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
 from soft_reasoning.search.points import Proposal
-from soft_reasoning.task.space import TaskPoint
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
@@ -67,12 +65,9 @@ class SoftReasoning(VerifiedMethod):
         scope: Number of answer tokens that are soft tokens. A candidate's ``opening`` stands for them in its
             text. A verifier with wording for solutions reads the text after it, as in the paper.
         max_new_tokens: Tokens per completion.
-        point: Soft tokens that were found for the task, or a file of them that ``soft-reasoning tune`` wrote.
-            They are the centre of the search in place of the first answer token; ``scope`` and ``placement``
-            become theirs. None is the paper's anchor.
 
     Raises:
-        UserError: For a value out of its range, or a point for an embedding without an anchor.
+        UserError: For a value out of its range.
     """
 
     embedding: Embedding = field(default_factory=TokenSimplexEmbedding)
@@ -82,12 +77,10 @@ class SoftReasoning(VerifiedMethod):
     placement: str = "last"
     scope: int = 1
     max_new_tokens: int = MAX_NEW_TOKENS
-    point: TaskPoint | str | PathLike[str] | None = None
     name: str = "soft_reasoning"
     short: ClassVar[Mapping[str, str]] = {
         "k": "k",
         "placement": "placement",
-        "point": "point",
         "rounds": "stopping.rounds",
         "temperature": "decoding.temperature",
         "acquisition": "optimiser.acquisition",
@@ -99,33 +92,11 @@ class SoftReasoning(VerifiedMethod):
         choice("placement", self.placement, PLACEMENTS)
         if self.decoding.temperature != 0:
             check_sampling(self.decoding, "decoding.", fix="0 is greedy decoding")
-        if self.point is not None:
-            self._take(self.point if isinstance(self.point, TaskPoint) else TaskPoint.load(self.point))
-
-    def _take(self, point: TaskPoint) -> None:
-        """Make ``point`` the centre of the search."""
-        if getattr(self.embedding, "anchor", None) != "first_token":
-            raise OptionError(
-                "point", "expected an embedding around an anchor, got one without; add embedding=gaussian"
-            )
-        object.__setattr__(self, "point", point)
-        for name, value in (("scope", len(point.vectors)), ("placement", point.placement)):
-            chosen = getattr(self, name)
-            if chosen not in (value, getattr(SoftReasoning, name)):
-                raise OptionError(name, f"expected the point's, {value}, got {chosen}; leave it out")
-            object.__setattr__(self, name, value)
 
     @property
     def independent(self) -> bool:
         """Whether the optimiser draws its points at random, as in the control."""
         return getattr(self.optimiser, "independent", False)
-
-    def centre(self, anchor: Tensor) -> Tensor:
-        """Return z (m, D), the centre of the search: ``anchor``, or the task's point."""
-        if not isinstance(self.point, TaskPoint):
-            return anchor
-        vectors = torch.tensor(self.point.vectors, dtype=torch.float32)
-        return anchor + vectors if self.point.anchored else vectors
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         space = yield from self.open(problem, context)
@@ -174,8 +145,6 @@ class SearchSpace:
     def open(cls, problem: Problem, context: Context, method: SoftReasoning) -> Steps[SearchSpace]:
         """Ask the model for the anchor and the likely first tokens, and bind the embedding to them."""
         prompt, engine, embedding = context.prompts.solve(problem), context.engine, method.embedding
-        if isinstance(method.point, TaskPoint):
-            method.point.check_fits(context)
         position = context.prompts.position(prompt, method.placement, problem, seed=context.seed)
         count = embedding.likely_tokens
         special = set(engine.tokenizer.all_special_ids)  # likely tokens exclude these
@@ -190,7 +159,7 @@ class SearchSpace:
         if len(likely) < count:
             raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
         subspace = embedding.bind(
-            anchor=method.centre(engine.embed(greedy)),
+            anchor=engine.embed(greedy),
             rms=engine.embedding_rms,
             seed=context.seed,
             tokens=engine.embed(likely) if likely else None,

@@ -4,22 +4,17 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.answers import Grader
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.verifier import NoVerifier
 from soft_reasoning.lab.data.demo import FOLDER
-from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.schedule.method import Context
-from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.task import SPACES, Screened, Spread, Tuning
-from soft_reasoning.task.space import TaskPoint
-from soft_reasoning.types import Problem, Sampling, UserError
+from soft_reasoning.types import Problem, UserError
 
 ONE, OFFSET = "one vector for the first token", "first token + 0.5 rms"
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(i % 4)) for i in range(20)]
@@ -85,34 +80,6 @@ def test_a_reasoner_learns_and_decodes_after_what_it_learnt(tmp_path):
         assert right == list(tuned.validation.rewards)
         sampled = reasoner.solve(kept[:1], method=method, k=3, temperature=1.0)
         assert len(sampled[0].ranked) == 3
-        around = SoftReasoning(
-            point=tmp_path / "point.json",
-            embedding=GaussianEmbedding(sigma=0),
-            decoding=Sampling(temperature=0),
-            verifier=NoVerifier(),
-            max_new_tokens=40,
-            k=2,
-        )
-        [centre] = reasoner.solve(kept[:1], method=around)
-        assert {c.answer for c in centre.ranked} == {found[0].answer}
     words = ["method=soft_token", f"point={tmp_path / 'point.json'}"]
     with SoftReasoner.from_pretrained("demo", overrides=words, max_new_tokens=40) as reasoner:
         assert [s.answer for s in reasoner.solve(kept)] == [s.answer for s in found]
-
-
-def test_a_point_as_the_centre_of_a_search_decides_how_many_soft_tokens_there_are_and_where():
-    point = TaskPoint(vectors=((0.0, 1.0), (1.0, 0.0)), placement="first")
-    method = SoftReasoning(point=point, embedding=GaussianEmbedding())
-    assert (method.scope, method.placement) == (2, "first")
-    assert replace(method, k=3).scope == 2
-    with pytest.raises(OptionError, match="point: expected an embedding around an anchor"):
-        SoftReasoning(point=point)
-    with pytest.raises(OptionError, match="scope: expected the point's, 2, got 3"):
-        SoftReasoning(point=point, embedding=GaussianEmbedding(), scope=3)
-    with pytest.raises(OptionError, match="placement: expected the point's, first, got middle"):
-        SoftReasoning(point=point, embedding=GaussianEmbedding(), placement="middle")
-    anchor = torch.ones(2, 2)
-    assert torch.equal(method.centre(anchor), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-    anchored = replace(method, point=replace(point, anchored=True, placement="last"), placement="last")
-    assert torch.equal(anchored.centre(anchor), torch.tensor([[1.0, 2.0], [2.0, 1.0]]))
-    assert torch.equal(SoftReasoning().centre(anchor), anchor)
