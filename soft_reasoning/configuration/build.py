@@ -204,13 +204,19 @@ def build_context(
     def other(answer_type: str) -> Context | None:
         if config.prompt.get("answer_type") in (None, answer_type):
             return None
-        asked = config.copy()
-        suited = _shipped(prompt_for(answer_type, config.prompt.get("others")))
-        asked.prompt = {**suited, **{key: config.prompt[key] for key in PROMPT_SETTINGS}}
+        asked = _asking(config, answer_type)
         _check_reviews(asked, method)
         return build_context(asked, engine, (), models, method)
 
     return replace(context, judges=judges, others=other)
+
+
+def _asking(config: DictConfig, answer_type: str) -> DictConfig:
+    """Return ``config`` with the prompt of another type of answer."""
+    asked = config.copy()
+    suited = _shipped(prompt_for(answer_type, config.prompt.get("others")))
+    asked.prompt = {**suited, **{key: config.prompt[key] for key in PROMPT_SETTINGS}}
+    return asked
 
 
 @cache
@@ -250,10 +256,14 @@ def writes_programs(method: Method) -> bool:
 def check_wording(config: DictConfig, method: Method) -> None:
     """Reject a prompt without wording for the method's parts, before a model is loaded.
 
+    A prompt of open answers asks for programs where a question names a number as its type of answer.
+
     Raises:
         UserError: In one line.
     """
     wording = _check_reviews(config, method)
+    if _asks_openly(config):
+        wording = built(_asking(config, "number"), "prompt.wording")
     for part in _worded_parts(method):
         if isinstance(part, Programs) and not part.model:
             part.check_wording(wording)
@@ -272,12 +282,18 @@ def _worded_parts(method: Method) -> list[Any]:
     return [method, getattr(method, "programs", None), getattr(method, "verifier", None)]
 
 
-def check_fits(method: Method, context: Context) -> None:
-    """Reject a second model whose prompt asks for no programs.
+def _asks_openly(config: DictConfig) -> bool:
+    return config.prompt.get("answer_type") == "open"
+
+
+def check_fits(config: DictConfig, method: Method, context: Context) -> None:
+    """Reject a second model whose prompt asks for no programs, as :func:`check_wording` does.
 
     Raises:
         UserError: In one line that names the difference.
     """
+    if _asks_openly(config):
+        context = context.others("number") or context
     for part in _worded_parts(method):
         if isinstance(part, Programs):
             part.check_wording(part.judge(context).prompts.wording)

@@ -147,7 +147,7 @@ class Setup:
             return replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges, others=other)
 
         context = limited(context)
-        check_fits(method, context)
+        check_fits(config, method, context)
         return method, context
 
     def _method(self, options: Options, more: Sequence[str] = ()) -> tuple[DictConfig, Method]:

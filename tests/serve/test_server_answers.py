@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
-from soft_reasoning import Candidate, Solution  # noqa: E402
+from soft_reasoning import Candidate, SoftReasoner, Solution  # noqa: E402
 from soft_reasoning.engine.fake import FakeTokenizer  # noqa: E402
 from soft_reasoning.serve.requests import TextBody  # noqa: E402
 from soft_reasoning.serve.responses import IN_ONE_PART, build_choices  # noqa: E402
@@ -47,6 +47,20 @@ def test_the_name_of_a_model_chooses_the_method(client, reasoner):
     assert client.models.retrieve("cot-demo").id == "cot-demo"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nobody")
+
+
+@pytest.mark.parametrize("method", ["cot", "mixed_consistency"])
+def test_programs_answer_questions_for_a_number_and_words_the_others(method):
+    options = {"prompt": "any", "method": method, "max_new_tokens": 30, "overrides": ["engine=fake"]}
+    with SoftReasoner.from_pretrained("demo", **options) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            kinds = ({"answer_type": "number"}, None)
+            replies = [ask(client, "mixed_consistency-demo", extra=kind, n=16) for kind in kinds]
+            with pytest.raises(openai.BadRequestError, match="a question with an answer of type open"):
+                ask(client, "program_consistency-demo")
+    texts = [[choice.message.content for choice in reply.choices] for reply in replies]
+    assert [sum(text.startswith("```python\n") for text in each) for each in texts] == [4, 0]
+    assert all(any(text and text[:3] != "```" for text in each) for each in texts)
 
 
 @pytest.mark.slow

@@ -145,7 +145,7 @@ class Programs:
         """Write and run the programs ``first`` to ``first + count - 1`` of a question.
 
         There are none, as a warning says once, for a question whose type of answer the prompt asks no
-        programs for. If no question has such a prompt, :meth:`check_wording` has refused the run.
+        programs for. If no question can have such a prompt, :meth:`check_wording` has refused the run.
         """
         kind, judge = problem.answer_type, self.judge(context)
         if kind not in KINDS or TASK not in judge.prompts.wording.tasks:

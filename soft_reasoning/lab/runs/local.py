@@ -83,7 +83,7 @@ class LocalLauncher:
             self._engine.begin_run()
         self._models.begin_run()
         context = build_context(config, self._engine, exemplars, self._models, method)
-        check_fits(method, context)
+        check_fits(config, method, context)
         check_problems(problems, context)
         return Local(method, context, config.max_live)
 
