@@ -95,18 +95,23 @@ def vote_shares(answers: Sequence[str | None], grader: AnswerGrader, answer_type
 def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Steps[Tensor]:
     """Return the hidden states (n, 2D) of ``texts``, which follow the problem's prompt.
 
-    These are the state at the end of a text, and the mean over its tokens.
+    These are the state at the end of a text, and the mean over its tokens. A text that fills the model's
+    context is read up to its last token but one.
     """
-    ids = context.prompts.solve(problem).ids
+    ids, engine = context.prompts.solve(problem).ids, context.engine
+    read = [
+        (*ids, *engine.tokenizer.encode(text, add_special_tokens=False))[: engine.context_length - 1]
+        for text in texts
+    ]
     requests = [
         Request(
-            (*ids, *context.engine.tokenizer.encode(text, add_special_tokens=False)),
+            row,
             max_new_tokens=0,
             hidden_state=DEPTH,
-            average_from=len(ids),
+            average_from=min(len(ids), len(row) - 1),
             role="verifier",
         )
-        for text in texts
+        for row in read
     ]
     looks = yield Generate(requests)
     return torch.stack([look.hidden_state.flatten() for look in looks])

@@ -100,6 +100,14 @@ def test_its_states_are_those_of_the_model_at_the_end_and_on_average(task):
     assert torch.allclose(states[0], wanted.flatten(), rtol=1e-4, atol=1e-2)
 
 
+def test_texts_without_a_token_and_texts_that_fill_the_context_are_read(task):
+    context, problems = task
+    long = "She has 4. " * context.engine.context_length
+    states = value(problems[0], context, lambda p, c: read_states(p, ["", long], c))
+    last, mean = states[0].chunk(2)
+    assert torch.allclose(last, mean, rtol=1e-4) and torch.isfinite(states).all()
+
+
 def test_the_score_is_the_logistic_function_of_the_state_and_the_votes(task):
     probe = Probe(weights=(0.0,), vote_weight=3.0, bias=0.5)
     scores = probe.scores([1.0, -2.0, np.nan, 0.0], ["5", "5.0", None, "6"], task[0].grader, "number")
