@@ -1,12 +1,15 @@
 """The tables of what a task teaches: their figures are those of the answers that they are made from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from experiments.real_models.recording import Answered, Recorded
 from experiments.real_models.rules import Rules, others_agree
-from experiments.task import bundled, probe, spread
+from experiments.task import bundled, gradient, probe, spread
 from experiments.task.states import KINDS, SHARES, Reader
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.method.mixed_consistency import MixedConsistency
@@ -69,6 +72,33 @@ def test_states_are_read_while_decoding():
         fed = torch.stack([hidden[round(share * (len(hidden) - 1))][0, len(text) :] for share in SHARES])
         wanted = torch.stack([fed.mean(1), fed[:, -1], fed[:, :32].mean(1), fed[:, :64].mean(1)], 1)
         assert torch.allclose(states, wanted, rtol=1e-3, atol=1e-2)
+
+
+def test_gradient_descent_makes_correct_solutions_likelier(monkeypatch):
+    for name, value in {"EPOCHS": 6, "SAMPLES": 4, "BATCH": 2, "RATE": 0.02}.items():
+        monkeypatch.setattr(gradient, name, value)
+    [parts] = bundled.seeds(1)
+    parts = replace(parts, training=parts.training[:8])
+    lessons = gradient.correct_solutions(parts, 60)
+    golds = {parts.context.prompts.solve(p).ids: p.gold for p in parts.training}
+    tokenizer = parts.context.engine.tokenizer
+    assert lessons and all(golds[prompt] in tokenizer.decode(list(ids)) for prompt, ids in lessons)
+    start = parts.context.engine.embed([lessons[0][1][0]])
+    *_, found = gradient.descend(parts, start, 60)
+    model = AutoModelForCausalLM.from_pretrained(parts.context.engine.model.config._name_or_path)
+
+    def loss(soft):
+        """Of all lessons, without a cache."""
+        losses = []
+        for prompt, ids in lessons:
+            embed = model.get_input_embeddings()
+            x = torch.cat([embed(torch.tensor(prompt)), soft, embed(torch.tensor(ids))])[None]
+            with torch.inference_mode():
+                logits = model(inputs_embeds=x).logits[0, len(prompt) : -1]
+            losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(ids)))
+        return torch.stack(losses).mean()
+
+    assert loss(found) < loss(start)
 
 
 def test_tables_hold_the_answers_figures():
