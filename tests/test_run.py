@@ -8,6 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.engine.paths import DEMO_FOLDER
+from soft_reasoning.lab.runs import local
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 
@@ -73,6 +74,27 @@ def test_a_run_stores_what_was_typed_and_composed(run, tmp_path):
     names = ("config", "overrides", "hydra")
     config, typed, hydra = (OmegaConf.load(tmp_path / "run" / ".hydra" / f"{name}.yaml") for name in names)
     assert (config.limit, typed) == (3, [*FAKE, "limit=3"]) and hydra.hydra.overrides.task == typed
+
+
+def test_a_finished_run_typed_again_loads_no_model(run, tmp_path, monkeypatch):
+    model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
+    command = ["method=cot", f"model.path={model}", "limit=2", "max_new_tokens=4", "progress=false"]
+    command.append(f"hydra.run.dir={tmp_path / 'run'}")
+    first = run(*command)
+    assert first.returncode == 0, first.stderr
+    written = [(tmp_path / "run" / name).read_bytes() for name in ("results.json", "manifest.json")]
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "build_engine", None)  # calling it fails
+        again = run(*command)
+        assert (again.returncode, again.stdout) == (0, first.stdout)
+        assert written == [
+            (tmp_path / "run" / name).read_bytes() for name in ("results.json", "manifest.json")
+        ]
+        other = run(*command, "seed=1")
+        assert other.returncode == 2 and "seed: 0 -> 1" in other.stderr
+        (model / "model.safetensors").write_bytes(b"")
+        changed = run(*command)
+        assert changed.returncode == 2 and f"weights of {model}" in changed.stderr
 
 
 @pytest.mark.slow

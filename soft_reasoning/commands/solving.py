@@ -14,6 +14,7 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.frame import PREFERRED
 from soft_reasoning.lab.reports.report import summary, write_report
+from soft_reasoning.lab.runs.answered import answered
 from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
@@ -53,7 +54,9 @@ def run_one(
         if isinstance(learnt, Learnt):
             learnt.check_unseen(problems)
     check_signals()
-    solver = launcher.start(config, problems, dataset.exemplars(), method)
+    solver = answered(config, folder, problems)
+    if solver is None:
+        solver = launcher.start(config, problems, dataset.exemplars(), method)
     check_signals()
     return run(
         problems,
