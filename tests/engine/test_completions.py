@@ -42,6 +42,7 @@ CHANGED = {
     "next_logits": [True, (1,), (1, 2)],
     "top_logprobs": [1, 2],
     "hidden_state": [0.5, 1.0],
+    "average_from": [],
     "role": [],
     "deadline": [],
     "turn": [],
@@ -63,6 +64,8 @@ def test_every_field_of_a_request_is_in_its_key(engine):
     requests = [BASE, *(replace(BASE, **{name: v}) for name, values in CHANGED.items() for v in values)]
     # Without soft tokens a position means nothing.
     requests.append(replace(BASE, soft=None))
+    # An average needs hidden states.
+    requests += [replace(BASE, hidden_state=0.5, average_from=first) for first in (1, 2)]
     keys = [key(engine, request) for request in requests]
     assert len({*keys}) == len(keys) and len({*map(len, keys)}) == 1
     assert key(engine, BASE, b"other") not in keys
