@@ -7,8 +7,10 @@ from contextlib import closing
 import pytest
 
 from soft_reasoning.commands.solving import run_one
-from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.build import build_context, build_engine, built
 from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.schedule.learnt import made_for
+from soft_reasoning.task.space import TaskPoint
 
 METHODS = choices("method")
 QUICK = ("cot", "self_consistency", "program")
@@ -24,13 +26,23 @@ def records(folder):
     return {record["doc_id"]: record for record in lines}
 
 
+def point(path):
+    """Write a soft token for the fake engine to ``path``."""
+    config = compose_config(["engine=fake"])
+    with closing(build_engine(config)) as engine:
+        fits = made_for(build_context(config, engine))
+        TaskPoint(vectors=((0.1,) * engine.hidden_size,), made_for=fits).save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS]
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     options = "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"
     prompt = ["prompt=math"] if "program" in method or method == "mixed_consistency" else []
-    config = compose_config([f"method={method}", "engine=fake", *prompt, *options])
+    learnt = [f"point={point(tmp_path / 'point.json')}"] if method == "soft_token" else []
+    config = compose_config([f"method={method}", "engine=fake", *prompt, *learnt, *options])
     with closing(built(config, "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)
