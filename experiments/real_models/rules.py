@@ -18,6 +18,8 @@ from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import Candidate
 
+Scores: TypeAlias = Sequence[Sequence[float]]
+"""The scores of a judge for the first text, for the first two, and so on; none for equal votes."""
 Outcomes: TypeAlias = Sequence[tuple[bool, int]]
 """For each question whether a rule's answer is right, and the tokens that it takes."""
 
@@ -68,29 +70,34 @@ class Rules:
         answer = final.choose(SearchHistory(candidates, [verdict], self.grader, question.kind))
         return self._is_right(answer), sum(voter.tokens for voter in [*texts, *voters])
 
-    def mixed(self, texts: int, programs: int, method: MixedConsistency) -> tuple[bool, int]:
+    def mixed(
+        self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()
+    ) -> tuple[bool, int]:
         """The answer of ``method``: programs, then texts until the vote is settled."""
         count = 0 if method.confidence < 1 else texts
-        while count < texts and self.settled(count, programs, method) < method.confidence:
+        while count < texts and self.settled(count, programs, method, scores) < method.confidence:
             count += 1
-        return self.voted(count, programs, method)
+        return self.voted(count, programs, method, scores)
 
-    def settled(self, texts: int, programs: int, method: MixedConsistency) -> float:
+    def settled(self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()) -> float:
         """How sure it is that the leading answer of ``texts`` and ``programs`` stays ahead."""
-        return settled(self._votes(texts, programs, method)[1])
+        return settled(self._votes(texts, programs, method, scores)[1])
 
-    def voted(self, texts: int, programs: int, method: MixedConsistency) -> tuple[bool, int]:
+    def voted(
+        self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()
+    ) -> tuple[bool, int]:
         """The answer of ``method`` after ``texts`` and ``programs``."""
         voters = [*self.question.texts[:texts], *self.question.programs[:programs]]
-        weights = self._votes(texts, programs, method)[0]
+        weights = self._votes(texts, programs, method, scores)[0]
         return self._right([v.answer for v in voters], weights), sum(voter.tokens for voter in voters)
 
     def _votes(
-        self, texts: int, programs: int, method: MixedConsistency
+        self, texts: int, programs: int, method: MixedConsistency, scores: Scores
     ) -> tuple[Sequence[float], Sequence[float]]:
         solutions, computed = self.question.texts[:texts], self.question.programs[:programs]
         answers = [s.answer for s in solutions], [p.answer for p in computed]
-        return method.votes(*answers, self.grader, self.question.kind)
+        weights = scores[texts - 1][:texts] if texts and scores else ()
+        return method.votes(*answers, self.grader, self.question.kind, weights)
 
     def covered(self, texts: int) -> tuple[bool, int]:
         """Whether any of ``texts`` is right."""

@@ -21,11 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from experiments.real_models.record import stored
 from experiments.real_models.recording import Answered, Recorded, load
@@ -42,10 +38,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.judge.probe import vote_shares
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.method.mixed_consistency import MixedConsistency
-from soft_reasoning.search.stopping import settled
+from soft_reasoning.task.probe import ProbeFitting, regression
 
-COMPONENTS, STRENGTH = 32, 0.01
-"""Principal components of each state, and the inverse of the ridge on the standardised components."""
 REPEATS = 2
 SHIPPED = "mean and last state, votes"
 """What ``verifier=probe`` reads."""
@@ -131,29 +125,17 @@ def read(recording: Path, folder: Path) -> Labelled:
     return Labelled(ids, questions, np.concatenate(states))
 
 
-@dataclass
-class Probe:
-    """Principal components of each part, beside further columns, under a logistic regression with a ridge."""
+class Judge:
+    """The package's regression on any states and further columns."""
 
-    components: int = COMPONENTS
-    strength: float = STRENGTH
-
-    def fit(self, parts: Sequence[np.ndarray], more: np.ndarray, right: np.ndarray) -> Probe:
-        count = [min(self.components, *part.shape) for part in parts]
-        self.reduce = [
-            make_pipeline(StandardScaler(), PCA(n, random_state=0)).fit(part)
-            for n, part in zip(count, parts, strict=True)
-        ]
-        self.model = make_pipeline(StandardScaler(), LogisticRegression(C=self.strength, max_iter=1000))
-        self.model.fit(self._columns(parts, more), right)
-        return self
-
-    def _columns(self, parts: Sequence[np.ndarray], more: np.ndarray) -> np.ndarray:
-        reduced = [step.transform(part) for step, part in zip(self.reduce, parts, strict=True)]
-        return np.concatenate([*reduced, more], 1)
+    def __init__(self, parts: Sequence[np.ndarray], more: np.ndarray, right: np.ndarray) -> None:
+        settings = ProbeFitting()
+        count = min(settings.components, len(right) // 2)
+        self._model = regression([part.shape[1] for part in parts], count, settings.strength)
+        self._model.fit(np.concatenate([*parts, more], 1), right)
 
     def scores(self, parts: Sequence[np.ndarray], more: np.ndarray) -> np.ndarray:
-        return self.model.predict_proba(self._columns(parts, more))[:, 1]
+        return self._model.predict_proba(np.concatenate([*parts, more], 1))[:, 1]
 
 
 def cross_validated(
@@ -177,7 +159,7 @@ def cross_validated(
         for fold in np.array_split(stream.permutation(count), 5):
             seen = stream.permutation(np.setdiff1d(np.arange(count), fold))[:train]
             fit, test = np.isin(data.groups, seen), np.isin(data.groups, fold)
-            judge = Probe().fit([part[fit] for part in parts], more[fit], data.right[fit])
+            judge = Judge([part[fit] for part in parts], more[fit], data.right[fit])
             for row, column in zip(scores, columns, strict=True):
                 row[test] += judge.scores([part[test] for part in parts], column[test]) / REPEATS
     return scores[0] if asked is None else scores
@@ -203,28 +185,12 @@ def figures(data: Labelled, scores: np.ndarray) -> list[str]:
 
 def weighted(data: Labelled, scores: Sequence[np.ndarray], programs: int, confidence: float) -> Outcome:
     """Outcome of ``mixed_consistency`` whose solutions weigh as the row of ``scores`` for their number."""
-    method, grader, right, tokens = (
-        MixedConsistency(confidence=confidence),
-        Grader(),
-        list[bool](),
-        list[int](),
-    )
-    for group, question in enumerate(data.questions):
-        rows = [row[data.groups == group] for row in scores]
-        count = 0 if confidence < 1 else len(rows)
-        answers = [text.answer for text in question.texts]
-        computed = [program.answer for program in question.programs[:programs]]
-        while True:
-            given = rows[count - 1][:count].tolist() if count else []
-            weights, sums = method.votes(answers[:count], computed, grader, question.kind, given)
-            if count == len(rows) or settled(sums) >= confidence:
-                break
-            count += 1
-        answer = grader.vote([*answers[:count], *computed], question.kind, weights)
-        right.append(answer is not None and bool(grader.equal(answer, question.gold, question.kind)))
-        spent = [*question.texts[:count], *question.programs[:programs]]
-        tokens.append(sum(voter.tokens for voter in spent))
-    return right, float(np.mean(tokens))
+    method, rows = MixedConsistency(confidence=confidence), [data.by_question(row) for row in scores]
+    outcomes = [
+        Rules(question).mixed(len(question.texts), programs, method, [row[group] for row in rows])
+        for group, question in enumerate(data.questions)
+    ]
+    return [right for right, _ in outcomes], float(np.mean([tokens for _, tokens in outcomes]))
 
 
 def judges(data: Labelled) -> dict[str, np.ndarray]:
@@ -291,7 +257,7 @@ def carried(data: Labelled, other: Labelled) -> Table:
     for name, states, votes in [("states", True, False), (SHIPPED, True, True), ("votes", False, True)]:
         parts = [x.shipped if states else [] for x in (data, other)]
         more = [x.shares(whole)[:, : int(votes)] for x in (data, other)]
-        scores = Probe().fit(parts[0], more[0], data.right).scores(parts[1], more[1])
+        scores = Judge(parts[0], more[0], data.right).scores(parts[1], more[1])
         cells = [name, *figures(other, scores)]
         for programs in (0, 4):
             equal = weighted(other, [np.ones(len(other.right))] * whole, programs, 1.0)[0]

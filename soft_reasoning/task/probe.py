@@ -101,20 +101,9 @@ class ProbeFitting:
         )
 
     def _model(self, X: np.ndarray) -> Any:
-        """A regression on the principal components of the last and of the mean states, and on the votes."""
-        from sklearn.compose import make_column_transformer  # takes seconds, and options are checked before
-        from sklearn.decomposition import PCA
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
+        """A regression on the last and the mean states, and on the votes, which are the last column."""
         width = X.shape[1] // 2
-        components = PCA(min(self.components, len(X) // 2, width), random_state=0)
-        reduced = make_pipeline(StandardScaler(), components)
-        parts = [(reduced, slice(0, width)), (reduced, slice(width, 2 * width))]
-        columns = make_column_transformer(*parts, remainder="passthrough")
-        regression = LogisticRegression(C=self.strength, max_iter=1000)
-        return make_pipeline(columns, StandardScaler(), regression)
+        return regression([width, width], min(self.components, len(X) // 2), self.strength)
 
     def _quality(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> dict[str, float]:
         """AUC over all texts and the mean within a question, by probes that did not see the question.
@@ -141,6 +130,28 @@ class ProbeFitting:
             "auc_within": float(np.mean(within)) if within else float("nan"),
             "mixed_questions": len(within),
         }
+
+
+def regression(widths: Sequence[int], components: int, strength: float) -> Any:
+    """Return scikit-learn's logistic regression, unfitted, on parts of the columns and on the rest of them.
+
+    Args:
+        widths: Columns of each part, one part after the other; a part is standardised and reduced.
+        components: Principal components of a part.
+        strength: As in :class:`ProbeFitting`.
+    """
+    from sklearn.compose import ColumnTransformer  # takes seconds, and options are checked before
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    parts: list[tuple[str, Any, slice]] = []
+    for i, width in enumerate(widths):
+        reduced = make_pipeline(StandardScaler(), PCA(min(components, width), random_state=0))
+        parts.append((f"part {i}", reduced, slice(sum(widths[:i]), sum(widths[: i + 1]))))
+    columns = ColumnTransformer(parts, remainder="passthrough")
+    return make_pipeline(columns, StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,9 @@ from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.build import built
-from soft_reasoning.engine.completions.replay import StoreFile
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.lab.runs.files import MANIFEST, SAMPLES, read_json
 from soft_reasoning.lab.runs.records import read_records
-from soft_reasoning.schedule.job import Clock
 from soft_reasoning.types import Problem, Result
 
 ENGINE = ("model", "device", "batch_invariant", "flops", "layout", "independent")
@@ -35,14 +33,8 @@ class Answered:
         if model.get("weights"):
             model["weights"] = weights_fingerprint(model["path"], None)
 
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        clock: Clock,
-        completions: StoreFile | None = None,
-        watch: Callable[[Sequence[int]], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        """As ``Solver.solve``; there are no ``problems``."""
+    def solve(self, *_: Any, **__: Any) -> Iterator[tuple[Problem, Result]]:
+        """As ``Solver.solve``, of no problems."""
         return iter(())
 
     def peaks(self) -> Mapping[str, int]:
