@@ -187,7 +187,7 @@ def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
             if stream:
                 with http.stream("POST", url, json=body) as response:
                     assert IN_ONE_PART.strip() in next(response.iter_lines())
-                    assert running.service.in_progress == 1
+                    wait_until(lambda: running.service.in_progress == 1)
             else:
                 with pytest.raises(httpx.ReadTimeout):
                     http.post(url, json=body, timeout=0.5)
