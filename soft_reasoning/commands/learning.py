@@ -10,10 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.commands.tune import OWN_WORDS
 from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems, plain
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
@@ -36,15 +34,19 @@ WRITTEN = (HISTORY, POINT, REPORT, PLOT, PROBE, "search.pdf", "completions.sqlit
 """What a command writes besides its manifest."""
 
 
-def learn_configured(config: DictConfig, folder: Path) -> None:
-    """Learn soft tokens or a probe from the data set of ``config`` and write them into ``folder``."""
+def learn_configured(config: DictConfig, words: Sequence[str], folder: Path) -> None:
+    """Learn soft tokens or a probe from the data set of ``config`` and write them into ``folder``.
+
+    Args:
+        words: The options that the user typed, for the manifest.
+    """
     learner: Tuning | ProbeFitting = built(config, "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_problems(problems, context)
-        open_folder(folder, config, problems, engine)
+        open_folder(folder, config, words, problems, engine)
         fits = isinstance(learner, ProbeFitting)
         total, unit = (len(problems), "question") if fits else (learner.work, "point")
         display = Progress(total, enabled=config.progress, unit=unit)
@@ -101,7 +103,9 @@ def _learn(
     )
 
 
-def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], engine: Engine) -> None:
+def open_folder(
+    folder: Path, config: DictConfig, words: Sequence[str], problems: Sequence[Problem], engine: Engine
+) -> None:
     """Check that ``folder`` is new or holds the same search, and write its manifest.
 
     Raises:
@@ -111,8 +115,6 @@ def open_folder(folder: Path, config: DictConfig, problems: Sequence[Problem], e
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
     settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
-    composed = [word.removeprefix("+") for word in HydraConfig.get().overrides.task]
-    words = [word for word in composed if word not in OWN_WORDS]
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
     if (folder / MANIFEST).exists() and not config.fresh:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from soft_reasoning.commands.launch import launch, one_line_errors, sweep_name
@@ -72,7 +73,8 @@ def tune_command(config: DictConfig, folder: Path) -> None:
     """Learn from the configured data set."""
     from soft_reasoning.commands.learning import learn_configured
 
-    learn_configured(config, folder)
+    composed = [word.removeprefix("+") for word in HydraConfig.get().overrides.task]
+    learn_configured(config, [word for word in composed if word not in OWN_WORDS], folder)
 
 
 def main(words: Sequence[str]) -> None:
