@@ -137,7 +137,7 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
         listed = [f"{{{field}}}" if field in needed else f"perhaps {{{field}}}" for field in fields]
         raise OptionError(
             name,
-            f"expected a text with {', '.join(listed)} and no other field (a brace itself is {{{{ or }}}}), "
+            f"expected a string with {', '.join(listed)} and no other field (a brace is {{{{ or }}}}), "
             f"got {value!r}",
         )
     return value

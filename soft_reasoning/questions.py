@@ -91,9 +91,9 @@ def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
             )
         return None
     if not (isinstance(prompt, str) or _all(int, prompt)) or not prompt:
-        raise UserError(f"solve: expected a prompt that is a text or token ids, got {prompt!r:.80}")
+        raise UserError(f"solve: expected a prompt that is a string or token ids, got {prompt!r:.80}")
     if not _all(str, stop) or not all(stop):
-        raise UserError(f"solve: expected stop to be a list of texts, none of them empty, got {stop!r:.80}")
+        raise UserError(f"solve: expected stop to be a list of non-empty strings, got {stop!r:.80}")
     if limit is not None:
         whole("max_new_tokens", limit, least=1)
     return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), limit)
@@ -111,7 +111,7 @@ def _message(message: Message) -> tuple[str, str]:
     role, content = message["role"], message.get("content")
     if role not in ROLES or not isinstance(content, str):
         raise UserError(
-            f"solve: expected messages with a role ({', '.join(ROLES)}) and a text as content, got "
+            f"solve: expected messages with a role ({', '.join(ROLES)}) and a string as content, got "
             f"{dict(message)!r:.80}"
         )
     return role, content

@@ -60,7 +60,7 @@ def test_an_id_has_one_question(reasoner):
             "expected the model gpt-4o on the hub or in the local cache",
             marks=pytest.mark.slow,
         ),
-        ("nowhere/to/be/found", {}, "expected a folder with a model at model.path, found none"),
+        ("nowhere/to/be/found", {}, "model.path: expected a folder with a model, found none"),
         ("demo", {"dtype": "float7"}, "model.dtype: expected auto or one of float32, .*got .float7"),
         ("demo", {"quantization": "3bit"}, "model.quantization: expected 4bit, 8bit or a mapping, got .3bit"),
     ],

@@ -202,7 +202,7 @@ VERIFIERS = {
     "below 0": (giving(0.0, 0.0, -0.1), SCORE + "-0.1"),
     "complex": (giving(0.0, 0.0, 1j), SCORE + "1j"),
     "agreement": (giving(0.0, 0.0, 0.0, agreement=(1.0,)), LENGTH + r"\(1.0,\)"),
-    "answers": (giving(0.0, 0.0, 0.0, answers=(7,)), "mine: expected answers that are texts or None, got 7"),
+    "answers": (giving(0.0, 0.0, 0.0, answers=(7,)), "expected answers that are strings or None, got 7"),
     "weights": (giving(0.0, 0.0, 0.0, answers=("7", "8"), weights=(1.0,)), "mine: expected 2 weights, one"),
     "three parameters": (verifier(lambda self, problem, candidates: None), ARITY),
     "no parameters": (verifier(lambda self: None), ARITY),
@@ -248,7 +248,7 @@ def yielded(effect):
 REQUESTS = "Generate: expected a list of Requests, got "
 RETURN, ANSWER = (
     r"method: expected Mine.solve to return a Result, got ",
-    "whose answer is a text or None, got ",
+    "whose answer is a string or None, got ",
 )
 METHODS = {
     "nothing": (returning(None), RETURN + "None"),

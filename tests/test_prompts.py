@@ -66,14 +66,14 @@ def test_positions_of_the_soft_token(tokenizer):
 @pytest.mark.parametrize(
     ("kind", "texts", "message"),
     [
-        (Wording, {"stop": "Question"}, "stop: expected a list of texts, none of them empty, got 'Q"),
-        (Wording, {"ask": "no question"}, "ask: expected a text with {question} and no other field"),
+        (Wording, {"stop": "Question"}, "stop: expected a list of non-empty strings, got 'Q"),
+        (Wording, {"ask": "no question"}, "ask: expected a string with {question} and no other field"),
         (Wording, {"ask": "{question:d}"}, "ask: expected"),
-        (Wording, {"cue": 3}, "cue: expected a text, got 3"),
-        (ReviewWording, {"ask": "{question}"}, "ask: expected a text with {question}, {solutions} and no"),
-        (ReviewWording, {"solution": "{j}"}, "solution: expected a text with perhaps {i}, {text}"),
-        (ReviewWording, {"worked": "{reply}"}, "worked: expected a text with perhaps {question}"),
-        (TaskWording, {"step": "{reply}"}, "step: expected a text with perhaps {asked}, perhaps {answered}"),
+        (Wording, {"cue": 3}, "cue: expected a string, got 3"),
+        (ReviewWording, {"ask": "{question}"}, "ask: expected a string with {question}, {solutions} and no"),
+        (ReviewWording, {"solution": "{j}"}, "solution: expected a string with perhaps {i}, {text}"),
+        (ReviewWording, {"worked": "{reply}"}, "worked: expected a string with perhaps {question}"),
+        (TaskWording, {"step": "{reply}"}, "step: expected a string with perhaps {asked}, perhaps"),
     ],
 )
 def test_a_wording_that_cannot_be_filled_in_is_refused(kind, texts, message):

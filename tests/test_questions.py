@@ -80,8 +80,8 @@ def test_a_question_with_its_whole_prompt(reasoner):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"prompt": ["a"]}, "expected a prompt that is a text or token ids, got \\['a'\\]"),
-        ({"prompt": "Q", "stop": "\n"}, "expected stop to be a list of texts"),
+        ({"prompt": ["a"]}, "expected a prompt that is a string or token ids, got \\['a'\\]"),
+        ({"prompt": "Q", "stop": "\n"}, "expected stop to be a list of non-empty strings"),
         ({"stop": ["x"]}, "expected stop and max_new_tokens with a prompt"),
     ],
 )
@@ -121,7 +121,7 @@ def test_options_of_a_call(reasoner):
         ({"k": 0}, "k: expected a whole number"),
         ({"max_tokens": 0}, "max_tokens: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),
-        ({"stop": "Answer"}, "stop: expected a list of texts"),
+        ({"stop": "Answer"}, "stop: expected a list of non-empty strings"),
         ({"kk": 3}, "expected options among method, .* got kk"),
     ],
 )

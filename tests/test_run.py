@@ -28,7 +28,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         ),
         (
             ["reward.verifier_weight=0", "reward.coherence_weight=0"],
-            "reward.coherence_weight: expected a weight above 0 beside verifier_weight=0",
+            "reward.coherence_weight: expected a weight above 0 with verifier_weight=0",
         ),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),

@@ -51,7 +51,7 @@ def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
         record = next(r for r in read_records(folders / "one") if r.problem.id == f"demo-test-{place}")
         answer = record.result.answer or "no answer"
         assert line.startswith(f"  {place}  ...") and f"  {answer} (" in line
-        assert line.endswith(" (right)" if record.exact_match else f" (wrong: {record.problem.gold})")
+        assert line.endswith(" (correct)" if record.exact_match else f" (wrong: {record.problem.gold})")
         finished.show_main([str(folders / "one"), str(place)])
         shown = capsys.readouterr().out
         finished.show_main([str(folders / "one"), record.problem.id])

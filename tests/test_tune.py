@@ -45,8 +45,7 @@ def test_a_run_decodes_after_the_point_on_questions_that_it_was_not_found_on(tun
     words = ("engine=fake", "method=soft_token", "point=learnt/point.json", "limit=3", "max_new_tokens=20")
     refused = command("run", *words)
     assert (
-        refused.returncode == 2
-        and "point: expected other questions than it was learnt from" in refused.stderr
+        refused.returncode == 2 and "point: expected questions that it was not learnt from" in refused.stderr
     )
     assert refused.stderr.count("\n") == 1
     done = command("run", *words, "dataset.split=validation", "hydra.run.dir=run")

@@ -22,13 +22,13 @@ SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 COLORS = {SC: "#2f6db3", SR: "#e0812c", CONTROL: "#9a9a9a"}
 MASKS = ("none", "key", "random", "random by layer")
 ROUND = ("key", "random by layer", "right")
-"""Figures of a round: activation rates of key neurons and of as many others, and right answers."""
+"""Figures of a round: activation rates of key neurons and of as many others, and correct answers."""
 NOTES = """\
-Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
-percent and points. The questions are those with both right and wrong answers among completions that are
-not used again. Answer positions 2 to 5 count for every source (the first is a searched answer's soft token);
-in the paper all five do. Key neurons are chosen and judged on the same completions, as in the paper; masked
-completions are new ones. The control draws points at random, in as many rounds."""
+Values are means over questions with 95 % bootstrap intervals over questions. Rates are in percent, and
+differences in points. The questions are those with both correct and wrong answers among completions that
+are not used again. Answer positions 2 to 5 count for every source, because a searched answer's first
+position is its soft token; in the paper all five count. As in the paper, key neurons are chosen and judged
+on the same completions. Masked completions are new. The control draws random points in as many rounds."""
 TITLES = {
     "activation_rate": "Activation rate",
     "activation_iterative": "Key neurons by round",
@@ -72,13 +72,14 @@ def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
     ]
     for control in MASKS[2:]:
         less = interval(row["masked"]["key"] - row["masked"][control] for row in rows)
-        masked.append([f"key less {control}", less, "-"])
+        masked.append([f"key minus {control}", less, "-"])
     return {
-        "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
+        "activation_rate": Table(["source", "active %", "minus self_consistency", "correct %"], rates),
         "activation_iterative": Table(
-            ["round", *(f"{s}: {figure}" for s, figure in columns)], [*rounds, ["last less initial", *rise]]
+            ["round", *(f"{s}: {figure.replace('right', 'correct')}" for s, figure in columns)],
+            [*rounds, ["last minus initial", *rise]],
         ),
-        "masking": Table(["masked", "accuracy %", "less none"], masked),
+        "masking": Table(["masked", "accuracy %", "minus none"], masked),
     }
 
 

@@ -1,7 +1,8 @@
 """Writes results/paper.md by running the commands in it: python -m experiments.paper.page [--only NAME]
 
-Every item of the paper, on 4 to 40 problems of the bundled model. It shows the output of the commands, and
-little about the paper's models. --only runs some experiments again and reads other results from --work.
+It runs every item of the paper on 4 to 40 problems of the bundled model. The page shows what the commands
+print and says little about the paper's models. --only runs some experiments again and reads other results
+from --work.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ NEURONS = (
 HEAD = """\
 # The paper's tables and figures
 
-Made by `python -m experiments.paper.page`, which runs every item of the paper. Each command without its
-changes (from `model=` on) is the paper's own setting. All runs are of the bundled model, which is tiny, on a
-few of its generated word problems: the tables show what a command makes, and little about the paper's models,
-whose figures therefore do not stand here (`python -m experiments.paper.beside FOLDER` shows them beside runs
-of the paper's setting). Times are those of a busy machine.
+`python -m experiments.paper.page` runs a small version of every item of the paper and writes this page. All
+runs are of the bundled model on a few of its word problems. So the tables show what a command prints, and
+they say little about the paper's models. A command without its options from `model=` on has the paper's own
+setting; `python -m experiments.paper.beside FOLDER` prints the paper's figures next to those of such a run.
+The times are of a busy machine.
 """
 
 

@@ -1,9 +1,9 @@
 """How much soft tokens at each place change the next token: python -m experiments.paper.placement
 
-Total variation between the next-token distributions of pairs of random points (sigma = 8), mean over prompts
-and pairs: 0 where the place hides the soft token from the answer, 1 where each point gives another token. The
-bundled model is asked its problems; models of random weights read random tokens. Prints the table, and writes
-it to placement.md.
+The table shows the total variation between the next-token distributions of two random points (sigma = 8),
+averaged over prompts and pairs. At 0 the place hides the soft token from the answer; at 1 each point gives
+another token. The bundled model reads its own problems, and models with random weights read random tokens.
+Prints the table, and writes it to placement.md.
 """
 
 import argparse

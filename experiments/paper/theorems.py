@@ -120,19 +120,19 @@ TEXT = """\
 `python -m experiments.paper.theorems`
 
 **Regret bound.** gamma_k and omega_k = sqrt(gamma_k + 1 + ln(1 / delta)) at k points of N(0, I) in 50
-dimensions, noise lambda = {noise}, delta = 0.1:
+dimensions, with noise lambda = {noise} and delta = 0.1:
 
 {bound}
 
-Cumulative regret (to the maximum over 200 points) of noise-adaptive EI on functions drawn from a prior of
-lengthscale sqrt(d), mean of 10. The bound gamma sqrt(T) says that the last column stays bounded. It promises
-convergence only where gamma grows more slowly than sqrt(T):
+The next table shows the cumulative regret of noise-adaptive EI to the maximum over 200 points. It is the
+mean of 10 functions drawn from a prior of lengthscale sqrt(d). The bound gamma sqrt(T) says that the last
+column stays bounded. It promises convergence only where gamma grows more slowly than sqrt(T):
 
 {regrets}
 
-**Random embedding.** How often (percent) x = A u / sqrt(d) reaches an optimum of d_e effective dimensions:
-with u of any length (the theorem), with a u no longer than points of N(0, I) are, and with the best of 5,000
-such points, within {near} of the optimum's length:
+**Random embedding.** A cell shows how often (in percent) x = A u / sqrt(d) reaches an optimum of d_e
+effective dimensions: with u of any length (the theorem), with a u no longer than points of N(0, I), and
+with the best of 5,000 such points. Reached means within {near} times the optimum's length:
 
 {embedding}
 

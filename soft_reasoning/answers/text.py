@@ -93,7 +93,7 @@ def check_schema(schema: Any) -> str:
     try:
         validator_for(schema).check_schema(schema)
     except SchemaError as error:
-        raise UserError(f"expected a JSON Schema, got one with an error: {error.message:.200}") from error
+        raise UserError(f"expected a valid JSON Schema, got an error: {error.message:.200}") from error
     return json.dumps(schema, ensure_ascii=False)
 
 

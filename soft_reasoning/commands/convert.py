@@ -55,7 +55,10 @@ def convert(file: str, folder: Path, dtype: str = "auto") -> None:
     free, kind = shutil.disk_usage(place).free, str(model.dtype).removeprefix("torch.")
     print(f"{folder}: {size / 1e9:.2f} GB in {kind}, {free / 1e9:.1f} GB are free", file=sys.stderr)
     if free < size:
-        raise UserError(f"expected {size / 1e9:.2f} GB of free space for {folder}, got {free / 1e9:.2f}")
+        raise UserError(
+            f"expected {size / 1e9:.2f} GB of free space for {folder}, got {free / 1e9:.2f}; free some, or "
+            "name a folder on another disk"
+        )
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     model.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)

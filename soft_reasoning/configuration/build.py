@@ -110,7 +110,10 @@ def origin(data: Mapping[str, object], key: str) -> str:
 def build_engine(config: DictConfig) -> Engine:
     """Load the model."""
     if config.model.adapter and "adapter" not in config.engine:
-        raise UserError(f"this engine takes no adapters, got {config.engine._target_}; use engine=hf")
+        raise UserError(
+            f"model.adapter: expected an engine that loads adapters, got {config.engine._target_}; "
+            "use engine=hf"
+        )
     silent = "path" in config.engine and not (config.progress and sys.stderr.isatty())
     with _no_bars() if silent else nullcontext():
         engine: Engine = built(config, "engine")

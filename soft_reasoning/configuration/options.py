@@ -140,7 +140,7 @@ def checked(options: Mapping[str, object], where: str) -> Options:
     whole("seed", values.get("seed", 0), least=0)
     stop = values.get("stop", ())
     if not _are_texts(stop) or not all(stop):
-        raise UserError(f"stop: expected a list of texts, none of them empty, got {stop!r:.80}")
+        raise UserError(f"stop: expected a list of non-empty strings, got {stop!r:.80}")
     if not isinstance(method := values.get("method"), str | None):
         check_method(method)
     return values
@@ -229,10 +229,10 @@ def check_part(name: str, value: object) -> object:
 
 
 def check_overrides(overrides: object) -> list[str]:
-    """Return ``overrides``, a list of texts.
+    """Return ``overrides``, a list of strings.
 
     Raises:
-        UserError: If they are not a list of texts, or one has a key that only a run of a data set reads.
+        UserError: If they are not a list of strings, or one has a key that only a run of a data set reads.
     """
     if not _are_texts(overrides):
         raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')

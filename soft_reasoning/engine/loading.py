@@ -187,7 +187,7 @@ def merge_adapter(model: Any, adapter: str) -> Any:
             raise
         raise OptionError(
             "adapter",
-            f"expected a PEFT adapter of this model, and could not load {name} "
+            f"expected a PEFT adapter of this model, got {name}, which could not be loaded "
             f"({' '.join(str(error).split())[:200]})",
         ) from error
 
@@ -195,7 +195,8 @@ def merge_adapter(model: Any, adapter: str) -> Any:
 def _quantization(path: str, settings: dict[str, Any] | str) -> Any:
     if is_gguf(path):
         raise OptionError(
-            "quantization", f"expected null with a GGUF file, which is dequantised, got {settings}"
+            "quantization",
+            f"expected null with a GGUF file, got {settings}; leave it out, as loading dequantises the file",
         )
     if isinstance(settings, str) and settings not in QUANTIZATIONS:
         raise OptionError("quantization", f"expected 4bit, 8bit or a mapping, got {settings!r}")
@@ -217,9 +218,10 @@ def check_weights(name: str, info: Mapping[str, Any]) -> None:
     wrong += [str(key[0] if isinstance(key, tuple) else key) for key in info.get("mismatched_keys") or ()]
     if wrong:
         raise UserError(
-            f"expected the weights of a whole causal language model in {name}, and {len(wrong)} are missing "
-            f"or of another shape ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''}): a model "
-            f"without its language-model head, or one for classification, cannot generate; {ADVICE}"
+            f"expected the weights of a whole causal language model in {name}, got a model of which "
+            f"{len(wrong)} are missing or of another shape "
+            f"({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''}); a model without its "
+            f"language-model head, or one for classification, cannot generate; {ADVICE}"
         )
 
 
@@ -261,13 +263,15 @@ def explain(name: str, error: Exception) -> str:
         )
     if Path(name).is_file():
         return (
-            f"expected a GGUF file of an architecture that transformers can read, and could not load {name} "
-            f"({text[:200]}); give a folder or hub name with the model's safetensors weights instead"
+            f"expected a GGUF file of an architecture that transformers can read, got {name}, which could "
+            f"not be loaded ({text[:200]}); give a folder or hub name with the model's safetensors weights"
         )
     if Path(name).is_dir():
-        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {ADVICE}"
+        return (
+            f"expected a complete model in {name}, got one that could not be loaded ({text[:200]}); {ADVICE}"
+        )
     return (
-        f"expected the model {name} on the hub or in the local cache, and could not load it ({text[:200]}); "
+        f"expected the model {name} on the hub or in the local cache, got an error ({text[:200]}); "
         f"connect or set HF_HOME to a cache that holds it, log in if it is gated (hf auth login), or {ADVICE}"
     )
 

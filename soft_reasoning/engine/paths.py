@@ -72,7 +72,7 @@ def resolve(path: str) -> str:
     if place.is_dir():
         return str(place)
     if not HUB_NAME.fullmatch(name) or ("/" in name and place.parent.is_dir()):
-        raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
+        raise UserError(f"model.path: expected a folder with a model, found none at {name}; {ADVICE}")
     return name
 
 

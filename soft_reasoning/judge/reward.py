@@ -92,7 +92,7 @@ class Reward:
         if not self.verifier_weight and not self.coherence_weight:
             raise OptionError(
                 "coherence_weight",
-                "expected a weight above 0 beside verifier_weight=0, got 0: all rewards are 0",
+                "expected a weight above 0 with verifier_weight=0, got 0, so all rewards are 0; raise one",
             )
         choice("coherence", self.coherence, KINDS)
 

@@ -115,7 +115,7 @@ def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
         scores.append(tuple(None if value is None else read_score(value, name) for value in values))
     for answer in verdict.answers:
         if not isinstance(answer, str | None):
-            raise UserError(f"verifier={name}: expected answers that are texts or None, got {answer!r:.80}")
+            raise UserError(f"verifier={name}: expected answers that are strings or None, got {answer!r:.80}")
     if len(verdict.weights) != len(verdict.answers):
         raise UserError(
             f"verifier={name}: expected {len(verdict.answers)} weights, one for each answer, got "

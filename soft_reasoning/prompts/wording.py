@@ -168,9 +168,9 @@ def _named(wordings: Mapping[str, T], kind: str, message: str) -> T:
 def _check_texts(wording: object, *names: str) -> None:
     for name in names:
         if not isinstance(text := getattr(wording, name), str):
-            raise OptionError(name, f"expected a text, got {text!r}")
+            raise OptionError(name, f"expected a string, got {text!r}")
 
 
 def _check_stop(stop: object) -> None:
     if not isinstance(stop, list | tuple) or not all(text and isinstance(text, str) for text in stop):
-        raise OptionError("stop", f"expected a list of texts, none of them empty, got {stop!r}")
+        raise OptionError("stop", f"expected a list of non-empty strings, got {stop!r}")

@@ -87,8 +87,8 @@ class Learnt:
         seen = [known[mark] for p in problems if (mark := question_fingerprint(p.question)) in known]
         if seen:
             raise UserError(
-                f"{self.option}: expected other questions than it was learnt from, got {len(seen)} of those, "
-                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
+                f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
+                f"was, such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
 
 

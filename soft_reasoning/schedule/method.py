@@ -124,7 +124,7 @@ def check_result(method: Any, result: Any) -> Result:
     if not isinstance(result, Result):
         raise UserError(f"{wanted}, got {result!r:.80}")
     if not isinstance(result.answer, str | None):
-        raise UserError(f"{wanted} whose answer is a text or None, got {result.answer!r:.80}; use str()")
+        raise UserError(f"{wanted} whose answer is a string or None, got {result.answer!r:.80}; use str()")
     candidates: Any = result.candidates
     if not (isinstance(candidates, tuple | list) and all(isinstance(c, Candidate) for c in candidates)):
         raise UserError(f"{wanted} whose candidates are Candidates, got {candidates!r:.80}")

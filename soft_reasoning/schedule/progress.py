@@ -72,8 +72,8 @@ class Progress:
         Args:
             tokens: Its generated tokens.
             read: Whether its answer could be read.
-            correct: Whether its answer is right; None without a reference answer.
-            covered: Whether a candidate is right.
+            correct: Whether its answer is correct; None without a reference answer.
+            covered: Whether a candidate is correct.
             replayed: Those of the tokens that came from a store of completions.
         """
         self.done += 1
@@ -86,9 +86,9 @@ class Progress:
             self._covered += covered
         if self.done == UNREAD and not self._read:
             self.say(
-                f"soft_reasoning: no answer could be read in the first {UNREAD} problems; look at the texts "
-                "in report.html; this model may need another prompt (prompt=) or more tokens "
-                "(max_new_tokens=)"
+                f"soft_reasoning: no answer could be read in the first {UNREAD} problems. Look at the "
+                "candidates in report.html. The model may need another prompt (prompt=) or more tokens "
+                "(max_new_tokens=)."
             )
 
     def figures(self) -> dict[str, float]:
@@ -117,8 +117,8 @@ class Progress:
             self.say(f"{self.done}/{self.total} {self._unit}s, {self.state()}")
 
     def state(self) -> str:
-        """Describe the counts of right, wrong and unfinished problems, and the tokens with their speed."""
-        graded = [f"{self._correct} right", f"{self._graded - self._correct} wrong"] if self._graded else []
+        """Describe the counts of correct, wrong and unfinished problems, and the tokens with their speed."""
+        graded = [f"{self._correct} correct", f"{self._graded - self._correct} wrong"] if self._graded else []
         tokens = self.tokens - self._replayed - self._before + sum(self._written)
         speed = tokens / max(perf_counter() - self._start, 1e-9)
         parts = [*graded, f"{len(self._written)} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]

@@ -46,13 +46,13 @@ def read_content(content: object) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise refused("a text or parts of type text", _kind(content))
+        raise refused("a string or parts of type text", _kind(content))
     for part in cast(list[Any], content):
         kind = part.get("type", "none") if isinstance(part, dict) else _kind(part)
         if kind not in TEXTS:
-            raise refused("a text or parts of type text", f"a part of type {kind}")
+            raise refused("a string or parts of type text", f"a part of type {kind}")
         if not isinstance(part.get("text"), str):
-            raise refused("a text or parts of type text", f"a part of type {kind} without its text")
+            raise refused("a string or parts of type text", f"a part of type {kind} without its text")
     return "".join(part["text"] for part in cast(list[Any], content))
 
 
@@ -111,7 +111,7 @@ def read_prompts(prompt: object) -> list[object]:
     """Return the prompts of a request for completions: texts, or lists of token ids."""
     prompts = cast(list[object], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
     if not prompts or not all(p and (isinstance(p, str) or _are_ids(p)) for p in prompts):
-        raise refused("a text, token ids, or a list of either, none of them empty", _kind(prompt))
+        raise refused("a string, token ids, or a list of either, none of them empty", _kind(prompt))
     return prompts
 
 

@@ -143,7 +143,7 @@ def test_refusals():
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
     for change, message in (
-        ("model.adapter=/nowhere", "takes no adapters"),
+        ("model.adapter=/nowhere", "expected an engine that loads adapters"),
         ("model.device_map=cpu", "model.device_map: expected null or auto with engine=vllm, got 'cpu'; use"),
     ):
         with pytest.raises(UserError, match=message):

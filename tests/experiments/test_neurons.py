@@ -130,7 +130,7 @@ def test_the_whole_analysis_on_the_bundled_model(tmp_path, monkeypatch):
         assert 0 < row["rate"][source] < 1 and set(row["layers"][source]) <= {"right", "wrong"}
     assert len(row["rounds"][SR]) > 1 and set(row["rounds"][SR][0]) == {*ROUND, "layers"}
     text = (tmp_path / "neurons.md").read_text()
-    assert all(title in text for title in TITLES.values()) and "| key less random by layer" in text
+    assert all(title in text for title in TITLES.values()) and "| key minus random by layer" in text
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "activation_rate.png",
         "activation_iterative.png",

@@ -19,8 +19,8 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
             shown.work([50] * 8)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
-    assert lines[0] == "3/100 problems, 3 right, 0 wrong, 8 in progress, 550 tokens, 183 tokens/s"
-    assert lines[1] == "18/100 problems, 17 right, 1 wrong, 8 in progress, 1,300 tokens, 72 tokens/s"
+    assert lines[0] == "3/100 problems, 3 correct, 0 wrong, 8 in progress, 550 tokens, 183 tokens/s"
+    assert lines[1] == "18/100 problems, 17 correct, 1 wrong, 8 in progress, 1,300 tokens, 72 tokens/s"
     assert "%" not in stream.getvalue()  # easy problems end first
 
 
@@ -46,8 +46,9 @@ def test_a_terminal_has_a_bar_over_problems_with_the_rest_after_it(monkeypatch):
         now[0] = 10.0
         shown.work([50])
         shown.say("a note")
-    assert "1/4 [" in stream.getvalue() and "1 right, 0 wrong, 1 in progress, 100 tokens" in stream.getvalue()
-    assert "a note\n" in stream.getvalue()
+    written = stream.getvalue()
+    assert "1/4 [" in written and "1 correct, 0 wrong, 1 in progress, 100 tokens" in written
+    assert "a note\n" in written
 
 
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])

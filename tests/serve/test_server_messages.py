@@ -61,9 +61,9 @@ REFUSED = {
     ),
     "a refusal": ([USER, {**ASKED, "refusal": "No."}, USER], "messages.1.refusal", "has an effect here"),
     "a prefix": ([USER, {**ASKED, "prefix": True}, USER], "messages.1.prefix", "has an effect here"),
-    "no content": ([{"role": "user", "content": None}], "messages.0.content", "expected a text"),
-    "a number": ([{"role": "user", "content": 5}], "messages.0.content", "expected a text"),
-    "an object": ([{"role": "user", "content": {"text": "?"}}], "messages.0.content", "expected a text"),
+    "no content": ([{"role": "user", "content": None}], "messages.0.content", "expected a string"),
+    "a number": ([{"role": "user", "content": 5}], "messages.0.content", "expected a string"),
+    "an object": ([{"role": "user", "content": {"text": "?"}}], "messages.0.content", "expected a string"),
 }
 PARTS = {
     "an image": (IMAGE, "image_url"),
@@ -120,7 +120,9 @@ def test_a_part_that_is_not_text_is_named(client, name):
         client.chat.completions.create, messages=[USER, ASKED, {**USER, "content": content}]
     )
     assert param == "messages.2.content"
-    assert message == f"messages.2.content: expected a text or parts of type text, got a part of type {kind}"
+    assert (
+        message == f"messages.2.content: expected a string or parts of type text, got a part of type {kind}"
+    )
     message, param = refusal(client.responses.create, input=[{**USER, "content": content}])
     assert param == "input.0.content" and message.endswith(f"got a part of type {kind}")
 

@@ -80,8 +80,8 @@ class Columns:
                 earlier, ways = ways, [way for way in self._ways(row.doc, self.answer) if way in ways]
                 if not ways:
                     raise UserError(
-                        f"expected the answer to name a choice as the rows before ({' or '.join(earlier)}), "
-                        f"got {fields.text(row.doc, self.answer)[:60]!r}; see dataset.row.answer_as"
+                        f"expected an answer that names a choice as before ({' or '.join(earlier)}), got "
+                        f"{fields.text(row.doc, self.answer)[:60]!r}; see dataset.row.answer_as"
                     )
         others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
         log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
@@ -150,8 +150,8 @@ class Columns:
                 return fields.number(row, column) if kind == "number" else fields.boolean(row, column)
             except UserError as error:
                 raise UserError(
-                    f"{error}; dataset.answer_type={kind} is the type of all answers, a column "
-                    f"answer_type that of each ({', '.join(ANSWER_TYPES)})"
+                    f"{error}; dataset.answer_type={kind} sets the type of all answers, and a column "
+                    f"answer_type that of each row ({', '.join(ANSWER_TYPES)})"
                 ) from error
         gold = fields.text(row, column)
         if kind != "choice":

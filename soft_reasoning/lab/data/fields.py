@@ -33,7 +33,7 @@ def texts(content: Any, name: str) -> list[str]:
         raise UserError(f"expected a list in field '{name}', got {str(content)[:60]}")
     for entry in content:
         if missing(entry) or isinstance(entry, Mapping | list):
-            raise UserError(f"expected texts in field '{name}', got {_written(entry)} among them")
+            raise UserError(f"expected a list of strings in field '{name}', got {_written(entry)} in it")
     return [str(entry).strip() for entry in content]
 
 

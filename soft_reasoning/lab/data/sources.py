@@ -124,7 +124,7 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
     if not isinstance(docs, list):
         raise UserError(
             f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
-            "one object a line goes into a .jsonl file"
+            "put one object per line into a .jsonl file"
         )
     for number, doc in enumerate(docs, start=1):
         yield f"element {number}", doc

@@ -73,27 +73,27 @@ COSTS: dict[str, tuple[str, Callable[[float | None], str]]] = {
 """Costs: column of the settings, and format."""
 
 NOTE = (
-    "Means over draws (seeds), ± their standard deviation where there are several, and the 95 % interval "
-    "(Wilson's score) of drawing other problems. Draws solve the same problems unless dataset.seed is one of "
-    "them. Bold: the paired interval of the difference from {reference} excludes 0, and p < 0.05."
+    "Values are means over draws (seeds), ± the standard deviation of several draws, with the 95 % interval "
+    "(Wilson's score) for drawing other problems. All draws solve the same problems, unless dataset.seed "
+    "differs. Bold: the paired interval of the difference from {reference} excludes 0, and p < 0.05."
 )
 DIFFERENCE_NOTE = (
-    "Difference: accuracy less that of {reference}, in points, on the n problems of both, with a paired "
+    "Difference: accuracy minus that of {reference}, in points, on the n problems of both, with a paired "
     "bootstrap interval. p: paired permutation test (McNemar's for single runs), Holm-corrected for all rows "
     "with the same problems."
 )
 COST_NOTE = (
-    "Tokens, sequences, time and (floating-point) operations are per problem, memory is the most in use. "
+    "Tokens, sequences, time and (floating-point) operations are per problem. Memory is the peak. "
     "Decided: the share of points that the acquisition function chose."
 )
-RELATIVE_NOTE = "In percent; over all data sets, the ratio of sums."
+RELATIVE_NOTE = "In percent. A cell over all data sets is the ratio of their sums."
 ENGINE_NOTES = {
     "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
     "VLLMEngine": "No memory is shown for vLLM, whose statistics do not report it.",
 }
 ALIKE = (
-    "Nearly all candidates of most questions are one text, so the soft token hardly acts (raise "
-    "embedding.sigma, or place it last), under "
+    "For most questions nearly all candidates are the same text, so the soft token has little effect (raise "
+    "embedding.sigma, or place it last), with "
 )
 NAMED = 3
 """Maximum number of settings that a note names."""
@@ -199,7 +199,7 @@ def _relative(row: Row, *, column: str) -> str:
 
 
 def _with_reference(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
-    """The other settings beside the ``reference``, and sums over the data sets that every method has."""
+    """The other settings next to the ``reference``, and sums over the data sets that every method has."""
     costs = settings[[*PLACE, "label", *columns]]
     labels = costs.groupby(["model", "shots"])["label"]
     complete = costs[costs.groupby(PLACE)["label"].transform("size") == labels.transform("nunique")]

@@ -45,37 +45,37 @@ from soft_reasoning.lab.runs.records import (
 from soft_reasoning.types import shortened
 
 EXTRACTION = (
-    "An answer that could not be parsed counts as wrong. The run searched and voted under its own "
-    "extraction; under another the texts that gave its final answers are read again."
+    "An answer that could not be parsed counts as wrong. The run searched and voted with its own extraction. "
+    "The other rows only read the texts of the final answers again."
 )
 ROUNDS = (
-    "Accuracy, rewards and mean lengths |u| of points are over the problems still searching in a round; "
-    "coverage is that of all problems and all rounds so far."
+    "Accuracy, rewards and the mean length |u| of points are over the problems that still search in a round. "
+    "Coverage is over all problems and all rounds so far."
 )
 VERIFIER = (
-    "Its verdicts on the first round's candidates against the reference answers. The last row is over all "
-    "rounds without a right candidate."
+    "The verdicts on the first round's candidates, compared with the reference answers. The last row is over "
+    "all rounds without a correct candidate."
 )
 WRONG = (
-    "Of all problems: no candidate is right; the verifier approved of no right candidate; it did, and "
-    "another answer was chosen."
+    "Shares of all problems: no candidate is correct; the verifier approved of no correct candidate; it "
+    "approved of one, but another answer was chosen."
 )
 
 ONE_TEXT = (
-    "Nearly all candidates of {share:.0f} % of the questions are one text, so the soft token hardly acts and "
-    "the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
+    "For {share:.0f} % of the questions nearly all candidates are the same text, so the soft token has "
+    "little effect and the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
     "soft-reasoning sweep embedding=gaussian embedding.sigma=1,2,4,8 compares values), or place the soft "
     "token last (placement=last)."
 )
 """Share of such questions from which the report warns."""
 
 AUC = {
-    "all": "surrogate ranks a right above a wrong candidate %",
-    "new": "surrogate ranks a right above a wrong one, among new texts %",
+    "all": "surrogate ranks a correct candidate above a wrong one %",
+    "new": "surrogate ranks a correct candidate above a wrong one, among new texts %",
 }
-"""How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
+"""How well the surrogate predicted correct and wrong candidates before their evaluation; chance is 50 %."""
 
-INTERVALS = "Intervals are 95 % (Wilson's score), of drawing other questions."
+INTERVALS = "Intervals are at 95 % (Wilson's score), for drawing other questions."
 
 SHOWN = 20
 """Number of answers shown in a terminal; those of longer runs are shown only where none could be graded."""
@@ -164,11 +164,11 @@ def summary(folder: Path) -> str:
 
 
 def _answered(number: int, record: Record, correct: bool | None) -> str:
-    """A line about a question: its place, its end, its answer, and whether it is right."""
+    """A line about a question: its place, its end, its answer, and whether it is correct."""
     problem, answer = record.problem, record.result.answer
     question = " ".join(problem.question.split())
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
-    graded = "" if correct is None else " (right)" if correct else f" (wrong: {problem.gold})"
+    graded = "" if correct is None else " (correct)" if correct else f" (wrong: {problem.gold})"
     return f"{number:>3}  {asked}  {'no answer' if answer is None else shortened(answer)}{graded}"
 
 
@@ -178,8 +178,8 @@ def _sentence(metrics: Metrics) -> list[str]:
     if solved is None or covered is None:
         return []
     several = (metrics["candidates"] or 0) > 1
-    coverage = f"; {covered * problems:.0f} have a right candidate" if several else ""
-    counts = f"{solved * problems:.0f} of {problems} questions were answered right"
+    coverage = f"; {covered * problems:.0f} have a correct candidate" if several else ""
+    counts = f"{solved * problems:.0f} of {problems} questions were answered correctly"
     return [f"{counts}{coverage}. {INTERVALS}", ""]
 
 
@@ -235,7 +235,7 @@ def _tokens(metrics: Metrics) -> Table:
     }
     if metrics["tokens"]["total"].get("replayed"):
         columns["from the store"] = lambda row: count(row["replayed"])
-    columns["generated a problem"] = lambda row: number(row["generated"] / problems)
+    columns["generated per problem"] = lambda row: number(row["generated"] / problems)
     return Table.of("tokens", metrics["tokens"].items(), columns, "Tokens")
 
 
@@ -268,10 +268,10 @@ def _headline(metrics: Metrics) -> Table:
         ["Answers", ""],
         ["problems", count(metrics["problems"])],
         ["accuracy %", shown("exact_match")],
-        ["coverage (any candidate is right) %", shown("coverage")],
+        ["coverage (any candidate is correct) %", shown("coverage")],
         [f"coverage by {COVERAGE_AT} candidates %", shown(f"coverage@{COVERAGE_AT}")],
         *([f"{name} %", shown(name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
-        ["candidates that are right %", percent(metrics["candidate_accuracy"])],
+        ["correct candidates %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         *(
             [f"accuracy, {mode} extraction %", _share(reading, "exact_match", problems)]

@@ -36,7 +36,7 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path}: expected a finished run's {path.name}, which cannot be read; {fix}"
+            f"{path}: expected the file of a finished run, got one that cannot be read; {fix}"
         ) from error
 
 
@@ -47,7 +47,7 @@ def writing(folder: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
+            f"{folder}: expected a writable folder, got {error.strerror or error}; "
             "fix that, or choose another folder with hydra.run.dir="
         ) from error
 

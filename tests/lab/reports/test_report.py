@@ -114,7 +114,7 @@ def test_the_first_table_begins_with_what_happened(tmp_path):
     lines = summary(folder).splitlines()
     first, blank, *table = lines[lines.index("") + 1 :]
     assert len(lines[: lines.index("")]) == 20  # a line for each question of a short run
-    assert first.startswith("15 of 20 questions were answered right") and not blank
+    assert first.startswith("15 of 20 questions were answered correctly") and not blank
     heads = [line.strip() for line in table if line.strip() in ("Answers", "Search", "Cost")]
     assert heads == ["Answers", "Search", "Cost"]
 

@@ -150,7 +150,7 @@ def test_words_of_answers_stay_whole(chromium, tmp_path, width):
 def test_the_list_filters_searches_and_sorts(page, runs):
     page.open(runs / "search" / "report.html")
     assert page.ids() == ["p0", "p1", "p2", "p3", "p4"]
-    assert page.texts(".pill") == ["right", "right", "lost", "not covered", "unparsed"]
+    assert page.texts(".pill") == ["correct", "correct", "lost", "not covered", "unparsed"]
     assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3"]
     for label, ids in {
         "covered but lost": ["p2"],
@@ -162,7 +162,7 @@ def test_the_list_filters_searches_and_sorts(page, runs):
         assert page.ids() == ids
     page.click(".problems th button", "problem")
     assert page.ids() == ["p4", "p3", "p2", "p1", "p0"]
-    page.click(".problems th button", "right candidates")
+    page.click(".problems th button", "correct candidates")
     assert page.ids()[-1] == "p1"
     page.keys("/")
     assert page.js("return document.activeElement.type") == "search"

@@ -209,7 +209,7 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
     costs = {"seconds": {"engine": 3.0, "total": 4.0}, "peak_bytes": {"kv": 7}}
     assert store.costs == read_json(tmp_path / "costs.json") == costs
     (tmp_path / "costs.json").unlink()
-    with pytest.raises(UserError, match=r"costs.json, which cannot be read; start over with fresh=true"):
+    with pytest.raises(UserError, match="costs.json: .* cannot be read; start over with fresh=true"):
         Store(tmp_path, CONFIG)
 
 

@@ -36,8 +36,8 @@ SHARD = 32
 SOURCES = Path(__file__).parent / "templates"
 
 KINDS = {
-    "right": ("right", "the final answer is right"),
-    "lost": ("covered but lost", "the final answer is wrong, a candidate was right"),
+    "right": ("correct", "the final answer is correct"),
+    "lost": ("covered but lost", "the final answer is wrong, but a candidate is correct"),
     "wrong": ("not covered", "the final answer is wrong, and so is every candidate"),
     "unparsed": ("unparsed", "no final answer could be read"),
     "open": ("no gold", "there is no reference answer"),
@@ -54,8 +54,8 @@ class Row:
         question: Its question.
         gold: Its reference answer.
         answer: The final answer.
-        correct: Whether it is right.
-        right: Number of right candidates.
+        correct: Whether it is correct.
+        right: Number of correct candidates.
         candidates: Number of candidates.
         rounds: Number of rounds.
         tokens: Generated tokens.
@@ -107,11 +107,11 @@ class Row:
 
 FILTERS: Mapping[str, tuple[str, str, Callable[[Row], bool]]] = {
     "all": ("all", "", lambda row: True),
-    "right": ("right", "", lambda row: row.correct is True),
+    "right": ("correct", "", lambda row: row.correct is True),
     "wrong": ("wrong", "", lambda row: row.correct is False),
     "lost": (
         "covered but lost",
-        "wrong, though a candidate was right",
+        "wrong, although a candidate is correct",
         lambda row: row.correct is False and row.right > 0,
     ),
     "unparsed": ("unparsed", "no final answer could be read", lambda row: row.answer is None),
@@ -125,7 +125,7 @@ COLUMNS = {
     "outcome": "outcome",
     "answer": "answer",
     "gold": "reference",
-    "candidates": "right candidates",
+    "candidates": "correct candidates",
     "rounds": "rounds",
     "tokens": "tokens",
 }
