@@ -224,7 +224,7 @@ def _said(words: str) -> Fraction | None:
 
 @lru_cache(maxsize=65536)
 def only(text: str) -> Number | None:
-    """Return the number that a text is, apart from currency, %, degrees and brackets; None if it is none."""
+    """Return the number that a text is, without currency, %, degrees and brackets; None if it is none."""
     text = text.translate(PLAIN)
     numbers = [*find(text)]
     if len(numbers) != 1 or numbers[0].answer is None:

@@ -12,9 +12,9 @@ from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.types import UserError
 
 DESCRIPTION = """\
-Writes the weights of a GGUF file, dequantised once, and its tokenizer into a folder that model=FOLDER loads
-in seconds. The weights have the dtype that would run on this machine, bfloat16 or float32, unless --dtype
-names another."""
+Dequantises the weights of a GGUF file and writes them and the tokenizer into a folder, which model=FOLDER
+loads in seconds. The weights have the dtype that model.dtype=auto takes on this machine (bfloat16 or
+float32), unless --dtype names another."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -25,7 +25,7 @@ def main(words: Sequence[str]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE.gguf", help="a file here or on the hub (OWNER/REPOSITORY/FILE.gguf)"
+        "file", metavar="FILE.gguf", help="a file of this machine, or of the hub (OWNER/REPOSITORY/FILE.gguf)"
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write; it must not exist")
     parser.add_argument("--dtype", default="auto", help="auto, bfloat16, float16 or float32")

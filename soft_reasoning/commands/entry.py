@@ -24,14 +24,14 @@ COMMANDS = {
     "sweep": (
         f"{HERE}.run:sweep_main",
         "[key=a,b] [options]",
-        "run every combination of values (run -m), and combine the results",
+        "run every combination of values and compare the results",
     ),
     "tune": (
         f"{HERE}.tune:main",
         "[dataset=FILE] [options]",
-        "learn soft tokens from a task's questions, once",
+        "learn soft tokens or a judge from a task's questions",
     ),
-    "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests as OpenAI's API does"),
+    "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests in the format of OpenAI's API"),
     "regrade": (
         f"{HERE}.finished:regrade_main",
         "FOLDER [grader.key=value]",
@@ -56,7 +56,7 @@ soft-reasoning COMMAND [options]
 
 {LINES}
 
-soft-reasoning --version prints the version, soft-reasoning COMMAND --help more, and
+soft-reasoning COMMAND --help explains a command, and soft-reasoning --version prints the version.
 eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
 
 

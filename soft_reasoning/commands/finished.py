@@ -30,9 +30,9 @@ LISTED = 20
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
-Computes results.json, grades.json, report.md, report.html and the plots of a finished run anew from its
-stored records (samples.jsonl, which stays as it is); nothing is generated. A comparison's or a sweep's runs
-are all graded again, and its tables written. Without changes the grader is the run's own.
+Grades a finished run again from its stored records (samples.jsonl, which stays as it is) and generates
+nothing. It writes results.json, grades.json, report.md, report.html and the plots. Given the folder of a
+comparison or a sweep, it grades all its runs and writes the tables. Without changes the grader is the run's.
 
   grader=NAME                         another grader: default, released, lm_eval_strict, lm_eval_flexible or
                                       math_verify
@@ -40,9 +40,8 @@ are all graded again, and its tables written. Without changes the grader is the 
   grader.absolute=0.01                numbers are equal if they differ by at most this ...
   grader.relative=0                   ... or by at most this share of the larger one
 
-If the reading differs from the run's, every candidate is read again; the search, its rewards and the choice
-of the texts that gave a final answer stay as they were. The command that made the run restores its own
-grades."""
+If the reading differs from the run's, every candidate is read again. The search, its rewards and the texts
+that gave the final answer stay the same. The command that made the run restores the first grades."""
 
 
 def build_grader(config: Mapping[str, object], changes: Sequence[str]) -> AnswerGrader:
@@ -93,7 +92,7 @@ def regrade_main(words: Sequence[str]) -> None:
     parser.add_argument(
         "run", metavar="RUN", type=Path, help="the folder of a finished run, a comparison or a sweep"
     )
-    parser.add_argument("changes", nargs="*", metavar="grader.key=value", help="changes of its grader")
+    parser.add_argument("changes", nargs="*", metavar="grader.key=value", help="changes of the grader")
     arguments = parser.parse_args(words)
     folder: Path = arguments.run
     with one_line_errors():
@@ -150,21 +149,24 @@ def show_main(words: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning show",
-        description="Shows the results of a run, a comparison or a sweep and opens a run's report.html, or "
-        "explains one problem: its votes, rounds and the verifier's words.",
+        description="Shows the results of a run, a comparison or a sweep, and opens a run's report.html. "
+        "With PROBLEM it explains one problem: its votes, its rounds and the verifier's words.",
     )
     parser.add_argument(
         "folder", metavar="FOLDER", type=Path, help="the folder of a run, a comparison or a sweep"
     )
     parser.add_argument(
-        "problem", metavar="PROBLEM", nargs="?", help="a problem: its place in the summary, from 0, or its id"
+        "problem",
+        metavar="PROBLEM",
+        nargs="?",
+        help="the place of a problem in the summary, from 0, or its id",
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
     parser.add_argument(
         "--tables",
         action="store_true",
-        help="write every table of a run to its tables/, as "
-        "CSV and LaTeX (those of a comparison or a sweep are in its folder)",
+        help="write every table of a run to its folder tables/ as CSV and LaTeX; a comparison or a sweep has "
+        "its tables in its folder",
     )
     arguments = parser.parse_args(words)
     with one_line_errors():

@@ -127,12 +127,12 @@ def open_folder(
 
 
 def report_probe(probe: Probe, folder: Path) -> None:
-    """Print how well ``probe`` tells right solutions from wrong ones, and write it."""
+    """Print how well ``probe`` tells correct solutions from wrong ones, and write it."""
     probe.save(folder / PROBE)
     measured = probe.measured
     lines = [
         f"Fitted on {measured['texts']} solutions of {len(probe.questions)} questions, "
-        f"{percent(measured['right'])} % right.",
+        f"{percent(measured['right'])} % of them correct.",
         f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
         f"{measured['auc_votes']:.2f}), and {measured['auc_within']:.2f} within a question (mean of "
         f"{measured['mixed_questions']} questions).",
@@ -148,9 +148,9 @@ def report(learned: Learned, folder: Path) -> None:
     if learned.tuned is None:
         shown = max(space.spread.high for space in learned.screened)
         lines = [
-            f"Nothing to find is shown: in no space do the points differ by more than chance and reach "
-            f"more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points: more "
-            "questions (limit=) make the intervals shorter. tune.anyway=true searches all the same."
+            "The screening shows nothing to find: in no space do the points differ by more than chance and "
+            f"reach more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points. More "
+            "questions (limit=) make the intervals shorter, and tune.anyway=true searches all the same."
         ]
     else:
         learned.tuned.point.save(folder / POINT)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 HEADER = """\
 soft-reasoning serve [group=choice] [key=value] [host=127.0.0.1] [port=8000] [server.key=value]
-Answers requests as OpenAI's /v1/chat/completions, /v1/completions and /v1/responses do. Keys of server
-(api_key also from the variable SOFT_REASONING_API_KEY):
+Answers requests like OpenAI's /v1/chat/completions, /v1/completions and /v1/responses. These are the keys of
+server (the variable SOFT_REASONING_API_KEY also sets api_key):
 {keys}
-Other options are those of soft-reasoning run:
+The other options are those of soft-reasoning run:
 """
 
 

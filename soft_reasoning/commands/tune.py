@@ -21,11 +21,13 @@ from soft_reasoning.types import UserError
 HEADER = """\
 soft-reasoning tune [tune=probe] [group=choice] [key=value] [tune.key=value]
 Learns from a task's questions (limit=160 of them). By default it learns soft tokens: it screens several
-spaces, searches the most promising one, compares the best points on questions that the search did not see,
-and writes the best to point.json for method=soft_token point=FOLDER/point.json. Keys of tune: {token}.
-tune=probe fits a judge of hidden states on sampled solutions and writes it to probe.json for
-method=mixed_consistency probe=FOLDER/probe.json, and verifier=probe with others. Keys of tune: {probe}.
-The same command continues an interrupted one. Other options are those of soft-reasoning run that greedy
+spaces, searches the most promising one, and compares the best points on questions that the search did not
+see. It writes the best point to point.json, which method=soft_token point=FOLDER/point.json uses. The keys
+of tune are then {token}.
+tune=probe fits a judge of hidden states on sampled solutions and writes it to probe.json, which
+method=mixed_consistency probe=FOLDER/probe.json uses, or verifier=probe with other methods. The keys of
+tune are then {probe}.
+The same command continues an interrupted one. The other options are those of soft-reasoning run that greedy
 decoding reads:"""
 UNREAD = (
     *("method", "methods", "label", "reference", "budget", "launcher", "logging"),

@@ -141,7 +141,7 @@ def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
 
 
 class SecondModels:
-    """Models beside the run's, such as judges, each loaded once. Their owner closes them."""
+    """Further models, such as judges, each loaded once. Their owner closes them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

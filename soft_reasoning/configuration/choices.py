@@ -353,7 +353,7 @@ def _run() -> None:
 
 
 def conf_dir() -> str:
-    """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
+    """Return conf/ inside an installed wheel, or next to the package in a clone or editable install."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():

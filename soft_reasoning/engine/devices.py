@@ -62,7 +62,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def fitting_tokens(device: torch.device, position_bytes: float) -> int:
-    """Return how many positions fit into memory beside the loaded weights; on a GPU, log it.
+    """Return how many positions fit into memory next to the loaded weights; on a GPU, log it.
 
     On a GPU half of the free memory is used, since activations need the rest. Elsewhere it is a quarter, and
     at most ``CPU_BYTES``.

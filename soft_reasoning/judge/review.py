@@ -106,7 +106,7 @@ class Judgement(Protocol):
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
-        """Return 1 for each candidate that ``text`` calls right, else 0."""
+        """Return 1 for each candidate that ``text`` calls correct, else 0."""
         ...
 
 

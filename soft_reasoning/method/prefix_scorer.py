@@ -33,7 +33,7 @@ from soft_reasoning.types import (
 
 FORMS = ("block", "token")
 TASK = "prefix_right"
-"""The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
+"""The entry of ``wording.tasks`` that asks whether a solution is correct so far; its field is {partial}."""
 
 
 Longer: TypeAlias = tuple[Completion, float | None, dict[str, Any]]

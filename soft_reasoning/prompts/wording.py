@@ -82,7 +82,7 @@ class TaskWording:
         exemplars: Worked examples after the head, verbatim.
         cue: The text that the model's answer follows.
         step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
-        stop: Texts that end generation, beside those of the wording.
+        stop: Strings that end generation, in addition to those of the wording.
     """
 
     ask: str
@@ -118,7 +118,7 @@ class Wording:
         head: The task.
         cue: The text that the model's answer follows.
         exemplar: The template of an exemplar, with {question}, {thought} and {answer}.
-        stop: Texts that end generation.
+        stop: Strings that end generation.
         reviews: A :class:`ReviewWording` for each verifier.
         tasks: A :class:`TaskWording` for each other task of a method.
 

@@ -27,7 +27,7 @@ def one_point(forward: Forward) -> Forward:
 def printed_improvement(gain: Tensor, sd: Tensor) -> Tensor:
     """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd), the paper's printed expected improvement for a gain D.
 
-    The last factor should be Phi(-|D| / sd), so the formula is right for D <= 0 and too small for D > 0.
+    The last factor should be Phi(-|D| / sd), so the formula is correct for D <= 0 and too small for D > 0.
     """
     z = gain / sd
     return gain.clamp_min(0.0) + sd * phi(z) - gain.abs() * ndtr(z)

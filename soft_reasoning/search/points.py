@@ -68,7 +68,7 @@ class LocalCandidates(NormalCandidates):
     sqrt(d), xi ~ N(0, I), and rho runs evenly over [0, ``reach``]. Each of a round's k picks has separate
     candidate points, all of the same length, which is that of a random point of N(0, I). So the acquisition
     function chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last
-    ``fresh`` picks choose only among new points (rho = 0), which keeps coverage if no point was right yet.
+    ``fresh`` picks choose only among new points (rho = 0), which keeps coverage if no point was correct yet.
     An incumbent of exactly 0 has no direction, so all points are new.
     """
 

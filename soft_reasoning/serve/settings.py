@@ -17,21 +17,21 @@ class Settings(BaseModel):
 
     Attributes:
         host: The address to listen at; 0.0.0.0 is every network.
-        port: 0 is a free port.
-        api_key: The key that clients must send; None is any.
-        model_name: The model's name for clients; None is the last part of its path.
-        unknown_fields: Whether fields of a request without effect here are refused or ignored.
-        allowed_hosts: Accepted Host headers; None is this machine's on a local address, else any.
-        allowed_origins: Pages that may send requests; "*" is any.
-        max_body_bytes: Size of a request.
-        max_tokens: Generated tokens of a request in total; None is the configured max_tokens.
-        max_seconds: Seconds of a request, including its wait.
-        max_n: Choices of a request, and prompts of a completion.
-        max_k: Candidates of a round that a request may ask for.
-        max_rounds: Rounds that a request may ask for.
-        max_connections: Open connections.
-        drain_seconds: Time for unfinished work after Ctrl-C or SIGTERM.
-        keep_alive_seconds: Time between two counts of tokens in a stream.
+        port: The port; 0 takes a free one.
+        api_key: The key that clients must send; None accepts every client.
+        model_name: The model's name for clients; None takes the last part of its path.
+        unknown_fields: ``refuse`` or ``ignore`` fields of a request that have no effect here.
+        allowed_hosts: Accepted Host headers; None accepts this machine's on a local address, else any.
+        allowed_origins: Pages that may send requests; "*" accepts any.
+        max_body_bytes: Maximum number of bytes of a request.
+        max_tokens: Maximum number of generated tokens of a request; None takes the option max_tokens.
+        max_seconds: Time limit of a request in seconds, including its wait.
+        max_n: Maximum number of choices of a request, and of prompts of a completion.
+        max_k: Maximum number of candidates per round that a request may ask for.
+        max_rounds: Maximum number of rounds that a request may ask for.
+        max_connections: Maximum number of open connections.
+        drain_seconds: Time limit for unfinished work after Ctrl-C or SIGTERM, in seconds.
+        keep_alive_seconds: Seconds between two counts of tokens in a stream.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)

@@ -29,7 +29,7 @@ class EngineContract:
 
     new_tokens = 12
     rounding = 0.0
-    """How far log-probabilities of the same request may lie apart in two runs: bitwise equal by default."""
+    """How far log-probabilities of the same request may differ between two runs; by default not at all."""
 
     def same(self, a, b) -> bool:
         """Tokens, text and reason, and log-probabilities up to ``rounding``."""
@@ -330,7 +330,7 @@ class HiddenStateContract:
         assert written.hidden_state is None
 
     def test_states_are_averaged_over_the_end_of_a_prompt(self, engine, prompts):
-        """The same alone, beside its own prefixes, and when it is read again."""
+        """The same alone, together with its own prefixes, and when it is read again."""
         for prompt in prompts:
             first = len(prompt) - 6
             ends = range(first + 1, len(prompt) + 1)

@@ -59,7 +59,7 @@ APART = (
 """Fields of a request that :func:`request_key` does not take as they are."""
 
 PIECES = 64
-"""Parts of a tensor that are summed apart."""
+"""Parts of a tensor that are summed separately."""
 FILE = "completions.sqlite"
 """Name of a store in its folder."""
 OWN, NONE = "run", "none"

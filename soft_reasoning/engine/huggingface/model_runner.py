@@ -28,7 +28,7 @@ PADDING = 8
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
 LEAST_SPAN = {"cpu": 64, "cuda": 512}
-"""New tokens of a sequence from which it attends apart; on a GPU tiles need fewer launches for short ones."""
+"""New tokens from which a sequence does not use tiles; on a GPU tiles need fewer launches for short ones."""
 CACHE_SHARE, LEAST_CACHED = 16, 8192
 """Cached prefixes hold at most the larger of ``max_tokens / CACHE_SHARE`` and ``LEAST_CACHED`` positions."""
 

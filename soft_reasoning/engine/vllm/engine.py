@@ -44,7 +44,7 @@ from soft_reasoning.types import FinishReason, Request, TopLogprobs, UserError, 
 CPU_OPTIONS: dict[str, Any] = {
     "enforce_eager": True,
     "block_size": 32,  # blocks of 128, the default there, would cache little
-    "enable_chunked_prefill": False,  # fails there beside a seed
+    "enable_chunked_prefill": False,  # fails there together with a seed
 }
 
 MOST_NAMED = 128

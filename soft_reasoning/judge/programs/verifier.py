@@ -1,4 +1,4 @@
-"""A verifier that computes: candidates that agree with programs written from the question alone are right.
+"""A verifier that computes: candidates that agree with programs written from the question alone are correct.
 
 Executed translations of solutions raise the accuracy of small models without training (PROVE, arXiv
 2410.12608). A program from the question alone does not inherit a solution's misread facts.

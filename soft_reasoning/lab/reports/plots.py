@@ -52,7 +52,7 @@ def available() -> bool:
 def panels(
     path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
 ) -> Generator[Any]:
-    """Yield the axes (rows, columns) of a new figure, then write it to ``path``, and as PDF beside it.
+    """Yield the axes (rows, columns) of a new figure, then write it to ``path``, and next to it as PDF.
 
     Matplotlib's global state does not change.
     """

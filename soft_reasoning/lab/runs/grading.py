@@ -1,4 +1,4 @@
-"""Grading a record: everything that metrics, tables and pages say about right and wrong.
+"""Grading a record: everything that metrics, tables and pages say about correct and wrong answers.
 
 A record is graded when it is written, and again only by ``soft-reasoning regrade`` or when a run resumes.
 """
@@ -30,8 +30,8 @@ NEARLY_ALL = 0.8
 """Share of a question's candidates with one text at which the search has found nothing but this text."""
 
 WRONG_REASONS = ("uncovered", "rejected", "outvoted")
-"""Why final answers are wrong: no candidate is right, the verifier approved no right candidate, or it did and
-another answer was chosen."""
+"""Why final answers are wrong: no candidate is correct, the verifier approved no correct candidate, or it did
+and another answer was chosen."""
 
 
 def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None) -> Graded:

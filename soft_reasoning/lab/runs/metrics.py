@@ -240,7 +240,7 @@ def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
 
 
 def _auc(candidates: Frame) -> dict[str, float | None]:
-    """How often the surrogate expected more of a right than of a wrong candidate of the same round.
+    """How often the surrogate expected more of a correct than of a wrong candidate of the same round.
 
     A tie counts half. ``new`` leaves out candidates whose text an earlier candidate had.
     """
@@ -255,7 +255,7 @@ def _verifier(candidates: Frame) -> dict[str, float | None] | None:
     """Compare the verifier with gold over the first round's candidates, which every problem has.
 
     ``approved_where_none_is_right`` is over all rounds: how often the verifier approves a candidate in a
-    round without a right candidate.
+    round without a correct candidate.
     """
     first = candidates[(candidates["round"] == 0) & candidates["approved"].notna()]
     if first.empty:
@@ -306,7 +306,7 @@ def flops(usage: Usage, rate: Mapping[str, int]) -> int:
 
 
 def pass_at(n: int, correct: int, m: int) -> float:
-    """Return the chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, include a right one.
+    """Return the chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, include a correct one.
 
     1 - C(n - c, m) / C(n, m) for 1 <= m <= n, unbiased (Chen et al. 2021).
     """

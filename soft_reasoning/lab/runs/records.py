@@ -25,7 +25,7 @@ COVERAGE_AT = 5
 """Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
 
 MEMORY = ("kv", "activations")
-"""Kinds of an engine's memory beside the weights: keys and values, and everything else."""
+"""Kinds of an engine's memory other than the weights: keys and values, and everything else."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Record:
         problem: The problem; messages and prompts that came with a question are not stored.
         result: The method's result; tokens and log-probabilities of candidates are not stored.
         extraction: The way in which answers were extracted.
-        exact_match: Whether the final answer is right; None without a reference answer.
+        exact_match: Whether the final answer is correct; None without a reference answer.
     """
 
     problem: Problem
@@ -168,7 +168,7 @@ class CandidateGrade:
 
     Attributes:
         answer: Its answer, as the grader reads it.
-        correct: Whether it is right; None without a reference answer.
+        correct: Whether it is correct; None without a reference answer.
         round: The number of its round.
         reward: Its reward.
         lost_at: Tokens after which a limit cut it before its answer ended; None for others.
@@ -230,8 +230,8 @@ class ProblemGrade:
 
     Attributes:
         answer: The final answer, as the grader reads it.
-        correct: Whether it is right; None without a reference answer.
-        covered: Whether any candidate is right; a verifier's solutions do not count.
+        correct: Whether it is correct; None without a reference answer.
+        covered: Whether any candidate is correct; a verifier's solutions do not count.
         covered_first: Whether any of the first ``COVERAGE_AT`` is.
         answers: Number of different answers of candidates.
         rounds: Number of rounds.
@@ -253,7 +253,7 @@ class ProblemGrade:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What ``grades.json`` holds of a problem, by which pages mark right and wrong.
+    """What ``grades.json`` holds of a problem, by which pages mark correct and wrong answers.
 
     ``candidates`` holds (answer, correct) of each candidate, ``verifier`` whether the verifier's answers are
     right, for each entry of the trace.
@@ -292,7 +292,7 @@ class Graded:
         decided: For each round of proposals, the share that the acquisition function chose.
         tied: The share that was drawn among several of the best candidate points.
         after_rounds: What there would be after each round.
-        verifier: For each entry of the trace, whether the verifier's answers are right.
+        verifier: For each entry of the trace, whether the verifier's answers are correct.
         votes: The answers by descending weight. Weights are None if the final rule is not known.
     """
 

@@ -147,7 +147,7 @@ class Card:
         candidate: The candidate.
         place: Its place in its round, from 0.
         answer: Its answer, as the grader reads it.
-        right: Whether it is right.
+        right: Whether it is correct.
         shade: Its reward in percent between the problem's lowest and highest reward; None without a reward.
         same: The number of the first candidate with the same text, if that is an earlier one.
     """
