@@ -149,8 +149,8 @@ def report(learned: Learned, folder: Path) -> None:
         shown = max(space.spread.high for space in learned.screened)
         lines = [
             "The screening shows nothing to find: in no space do the points differ by more than chance and "
-            f"reach more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points. More "
-            "questions (limit=) make the intervals shorter, and tune.anyway=true searches all the same."
+            f"reach more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points. "
+            "More questions (limit=) make the intervals shorter, and tune.anyway=true searches all the same."
         ]
     else:
         learned.tuned.point.save(folder / POINT)
