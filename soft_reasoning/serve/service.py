@@ -126,8 +126,8 @@ class Service:
                 return replace(solution, usage=usage)
         raise ApiError(
             422,
-            "response_format: expected JSON of this form, got none from the model in its answer "
-            f"and {RETRIES} more samples of max_completion_tokens; simplify the schema or use a larger model",
+            f"response_format: expected JSON of this form, got none in the answer and {RETRIES} more samples "
+            "within max_completion_tokens; simplify the schema, or use a larger model",
             "response_format",
         )
 

@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_tried_again_and_then_refused(client, engine):
 def test_a_schema_that_is_none_is_refused(client, engine):
     engine.texts = [GOOD]
     wrong = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "whole"}}}
-    with pytest.raises(openai.BadRequestError, match="expected a JSON Schema"):
+    with pytest.raises(openai.BadRequestError, match="expected a valid JSON Schema"):
         ask(client, messages=ASKED, response_format=wrong)
     assert not engine.asked
 
