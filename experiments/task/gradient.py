@@ -7,7 +7,8 @@ Prompt tuning (Lester et al., 2021) in the place of the search's soft tokens, be
 answer. (``peft`` puts them before the prompt, which is another space.) The model samples solutions of the
 training questions, and the soft tokens learn to make the correct ones likelier. Each epoch's tokens answer
 the training questions. The best five are compared on the validation questions, and the best of these answers
-the test questions, like the points of the searches. OUT.jsonl gets these answers.
+the test questions, like the points of the searches. OUT.jsonl gets these answers. With ``cache=FOLDER`` a
+repeated command generates nothing twice.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from transformers import AutoModelForCausalLM
 from experiments.task.parts import Found, Parts, validated
 from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.task.space import TaskSpace
@@ -56,8 +58,8 @@ def correct_solutions(parts: Parts, max_new_tokens: int) -> list[tuple[tuple[int
 def descend(parts: Parts, start: Tensor, max_new_tokens: int) -> Iterator[Tensor]:
     """The soft tokens (m, D) after each epoch, from ``start``."""
     engine, count = parts.context.engine, len(start)
-    path = engine.model.config._name_or_path
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).requires_grad_(False).eval()
+    path, dtype = engine.model.config._name_or_path, engine.model.dtype
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).requires_grad_(False).eval()
     lessons = correct_solutions(parts, max_new_tokens)
     print(f"{len(lessons)} correct solutions", flush=True)
     with torch.no_grad():
@@ -69,10 +71,10 @@ def descend(parts: Parts, start: Tensor, max_new_tokens: int) -> Iterator[Tensor
         stream, began, total = generator_for(parts.context.seed, "gradient", epoch), time.time(), 0.0
         for batch in torch.randperm(len(lessons), generator=stream).split(BATCH):
             for prompt, ids in (lessons[int(i)] for i in batch):
-                soft = torch.cat([rms * units, engine.embed(ids[:-1]).float()])
+                soft = torch.cat([rms * units, engine.embed(ids[:-1]).float()]).to(dtype)
                 cache = copy.deepcopy(read[prompt])
                 logits = model(inputs_embeds=soft[None], past_key_values=cache).logits[0, count - 1 :]
-                loss = torch.nn.functional.cross_entropy(logits, torch.tensor(ids))
+                loss = torch.nn.functional.cross_entropy(logits.float(), torch.tensor(ids))
                 (loss / len(batch)).backward()
                 total += float(loss.detach())
             optimiser.step()
@@ -108,13 +110,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parts = Parts(context, problems[:first], problems[first:last], problems[last:][: arguments.test])
     space = TaskSpace(tokens=arguments.tokens)
     test = parts.objective(parts.test, space)
-    found, training, validation, _ = gradient(parts, space, arguments.path)
-    for run, vectors in (("greedy", None), (f"gradient, {arguments.tokens} tokens", found)):
-        [answers] = test.ask([vectors])
-        line = {"run": run, "training": training, "validation": validation, "mean": answers.mean}
-        with open(arguments.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, "rewards": answers.rewards, "tokens": answers.tokens}) + "\n")
-        print(run, answers.mean, flush=True)
+    with replaying(StoreFile.of(config.cache, config.cache_gb), [engine]):
+        found, training, validation, _ = gradient(parts, space, arguments.path)
+        for run, vectors in (("greedy", None), (f"gradient, {arguments.tokens} tokens", found)):
+            [answers] = test.ask([vectors])
+            line = {"run": run, "training": training, "validation": validation, "mean": answers.mean}
+            with open(arguments.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({**line, "rewards": answers.rewards, "tokens": answers.tokens}) + "\n")
+            print(run, answers.mean, flush=True)
 
 
 if __name__ == "__main__":
