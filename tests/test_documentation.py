@@ -209,7 +209,6 @@ def test_commands_run(command, tmp_path, monkeypatch, place):
     for file, text in {
         "mine.csv": "q,a\nWhat is 1 + 2?,3\n",
         "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
-        "q.jsonl": ROWS,
         "test.jsonl": ROWS,
         "FOLDER/gsm8k.jsonl": ROWS,
     }.items():
