@@ -99,7 +99,7 @@ def test_responses_name_the_form_in_text(running, engine):
     engine.texts = [GOOD]
     form = {"format": {"type": "json_schema", **FORMAT["json_schema"]}}
     body = {"model": "demo", "input": ASKED[0]["content"], "text": form}
-    reply = httpx.post(f"{running.url}/responses", json=body).json()
+    reply = httpx.post(f"{running.url}/responses", json=body, timeout=60).json()
     [message] = [item for item in reply["output"] if item["type"] == "message"]
     assert json.loads(message["content"][0]["text"]) == {"n": 12}
 
