@@ -1,7 +1,7 @@
 """A task's soft tokens by gradient descent: how much is there for a search to find.
 
     python -m experiments.task.gradient OUT.jsonl model=qwen25_coder_0_5b dataset=svamp dataset.path=FILE \\
-        [--training 64] [--validation 64] [--test 200] [--tokens 4]
+        [--training 64] [--validation 64] [--test 200] [--tokens 4] [--epochs 10]
 
 Prompt tuning (Lester et al., 2021) in the place of the search's soft tokens, before the first token of the
 answer. (``peft`` puts them before the prompt, which is another space.) The model samples solutions of the
@@ -55,7 +55,7 @@ def correct_solutions(parts: Parts, max_new_tokens: int) -> list[tuple[tuple[int
     return [(prompt, ids) for prompt, texts in correct.items() for ids in list(texts)[:KEPT]]
 
 
-def descend(parts: Parts, start: Tensor, max_new_tokens: int) -> Iterator[Tensor]:
+def descend(parts: Parts, start: Tensor, max_new_tokens: int, epochs: int = EPOCHS) -> Iterator[Tensor]:
     """The soft tokens (m, D) after each epoch, from ``start``."""
     engine, count = parts.context.engine, len(start)
     path, dtype = engine.model.config._name_or_path, engine.model.dtype
@@ -67,7 +67,7 @@ def descend(parts: Parts, start: Tensor, max_new_tokens: int) -> Iterator[Tensor
     rms = engine.embedding_rms
     units = (start / rms).clone().requires_grad_()
     optimiser = torch.optim.Adam([units], lr=RATE)
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         stream, began, total = generator_for(parts.context.seed, "gradient", epoch), time.time(), 0.0
         for batch in torch.randperm(len(lessons), generator=stream).split(BATCH):
             for prompt, ids in (lessons[int(i)] for i in batch):
@@ -84,10 +84,12 @@ def descend(parts: Parts, start: Tensor, max_new_tokens: int) -> Iterator[Tensor
         yield rms * units.detach().clone()
 
 
-def gradient(parts: Parts, space: TaskSpace, history: Path, max_new_tokens: int = 300) -> Found:
+def gradient(
+    parts: Parts, space: TaskSpace, history: Path, max_new_tokens: int = 300, epochs: int = EPOCHS
+) -> Found:
     """Gradient descent from the likeliest first tokens."""
     likely = parts.objective(parts.training, TaskSpace(kind="mixture", dim=space.tokens)).likely
-    vectors = list(descend(parts, parts.context.engine.embed(likely), max_new_tokens))
+    vectors = list(descend(parts, parts.context.engine.embed(likely), max_new_tokens, epochs))
     return validated(parts, space, vectors, parts.objective(parts.training, space).ask(vectors))
 
 
@@ -101,6 +103,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--validation", type=int, default=64)
     parser.add_argument("--test", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     arguments = parser.parse_args(words)
     config = compose_config(arguments.overrides)
     engine, dataset = build_engine(config), build_dataset(config)
@@ -111,7 +114,7 @@ def main(words: Sequence[str] | None = None) -> None:
     space = TaskSpace(tokens=arguments.tokens)
     test = parts.objective(parts.test, space)
     with replaying(StoreFile.of(config.cache, config.cache_gb), [engine]):
-        found, training, validation, _ = gradient(parts, space, arguments.path)
+        found, training, validation, _ = gradient(parts, space, arguments.path, epochs=arguments.epochs)
         for run, vectors in (("greedy", None), (f"gradient, {arguments.tokens} tokens", found)):
             [answers] = test.ask([vectors])
             line = {"run": run, "training": training, "validation": validation, "mean": answers.mean}

@@ -75,7 +75,7 @@ def test_states_are_read_while_decoding():
 
 
 def test_gradient_descent_makes_correct_solutions_likelier(monkeypatch):
-    for name, value in {"EPOCHS": 6, "SAMPLES": 4, "BATCH": 2, "RATE": 0.02}.items():
+    for name, value in {"SAMPLES": 4, "BATCH": 2, "RATE": 0.02}.items():
         monkeypatch.setattr(gradient, name, value)
     [parts] = bundled.seeds(1)
     parts = replace(parts, training=parts.training[:8])
@@ -84,7 +84,7 @@ def test_gradient_descent_makes_correct_solutions_likelier(monkeypatch):
     tokenizer = parts.context.engine.tokenizer
     assert lessons and all(golds[prompt] in tokenizer.decode(list(ids)) for prompt, ids in lessons)
     start = parts.context.engine.embed([lessons[0][1][0]])
-    *_, found = gradient.descend(parts, start, 60)
+    *_, found = gradient.descend(parts, start, 60, epochs=6)
     model = AutoModelForCausalLM.from_pretrained(parts.context.engine.model.config._name_or_path)
 
     def loss(soft):
