@@ -244,7 +244,8 @@ def solutions_of(jobs: Mapping[str, Job[Any]]) -> dict[str, Solution]:
     """Return the solutions of finished jobs, and warn of answers that a limit of tokens cut."""
     lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
     cut = [tokens for tokens in lost if tokens is not None]
-    if line := cut_warning(len(cut), len(lost), max(cut, default=0)):
+    limits = {k for job in jobs.values() for k, v in vars(job.context.limits).items() if v is not None}
+    if line := cut_warning(len(cut), len(lost), max(cut, default=0), sorted(limits)):
         log.warning(line)
     return {
         name: Solution.of(

@@ -211,9 +211,9 @@ class FinishReason(StrEnum):
     EOS = "eos"
     """The model wrote an end-of-sequence token."""
     LENGTH = "length"
-    """A limit of tokens, the end of the context or a deadline cut it."""
+    """A limit of tokens or the end of the context cut it, or in an engine a deadline."""
     BUDGET = "budget"
-    """The problem's budget was spent before it began, or before its next part."""
+    """The problem's budget cut it, or was spent before it began or before its next part."""
 
 
 CUT = (FinishReason.LENGTH, FinishReason.BUDGET)

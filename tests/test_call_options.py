@@ -45,6 +45,14 @@ def test_another_method_keeps_what_every_method_has(plain, method, option):
         assert first(kept) != first(plain.solve(QUESTION, method=method))
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("limit", [{"max_tokens": 1}, {"max_tokens": 3}, {"max_seconds": 1e-9}], ids=str)
+def test_a_budget_that_cuts_all_candidates_is_named(plain, caplog, method, limit):
+    solution, [name] = plain.solve(QUESTION, method=method, **limit), limit
+    assert solution.ended == name and f"\n{name}: none of " in solution.explain()
+    assert caplog.text.rstrip().endswith(f"raise max_new_tokens or {name}") == bool(solution.candidates)
+
+
 def test_an_option_of_the_call_has_priority():
     with SoftReasoner.from_pretrained("demo", stop=["="], max_new_tokens=30) as reasoner:
         [candidate] = reasoner.solve(QUESTION, method="cot", stop=["Then"], max_new_tokens=50).candidates

@@ -23,7 +23,7 @@ WORDS = {
     "model=~nobody-here/m": "model.path",
     "model.path='~nobody-here/m'": "model.path",
     "model=~nobody-here/m.gguf": "model.path",
-    "engine=fake verifier=single_judge verifier.model=~nobody-here/m": "model.path",
+    "engine=fake verifier=fresh verifier.model=~nobody-here/m": "second model ~nobody-here/m: model.path",
     "model=demo model.adapter=~nobody-here/a": "model.adapter",
     "engine=fake hydra.run.dir=~nobody-here/r": "hydra.run.dir",
     "engine=fake --multirun seed=1,2 hydra.sweep.dir=~nobody-here/r": "hydra.sweep.dir",

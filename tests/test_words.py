@@ -68,7 +68,7 @@ def test_a_sweep_over_letters(command, tmp_path):
         ("hydra.sweep.subdir=", "hydra.sweep.subdir: expected a folder, got none"),
         (
             "label=a=b",
-            "label=a=b: expected key=value, got something else; put values with =, commas or brackets",
+            "label=a=b: expected key=value, got something else; put values with =, commas, brackets or",
         ),
     ],
 )

@@ -33,15 +33,18 @@ _CONCEDES = re.compile(
     re.IGNORECASE,
 )
 _BUT = re.compile(r"[,;]\s(?:but|yet|however)\b", re.IGNORECASE)
-_EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/")
+_EITHER = re.compile(r"\W{0,4}(?:or|and|/)\b|\s?/|\W{1,3}is(?:\snot|n['’]t)\b")
+"""After a verdict at the beginning that does not stand: "yes or no", "True is not the answer"."""
 _DOUBTS = re.compile(
-    r"\b(?:may|might|could|rarely|seldom|barely|hardly|scarcely|unlikely|doubt\w*|nobody|no one"
-    r"|fails?|far from|anything but|half|no way|opposite|contrary)\b",
+    r"\b(?:may|might|could|rarely|seldom|barely|hardly|scarcely|unlikely|(?<!\bno\s)doubt\w*|nobody|no one"
+    r"|fails?|far from|anything but|half|no way|opposite|contrary|(?:difficult|hard) to (?:say|tell))\b",
     re.IGNORECASE,
 )
+_SUPPOSED = re.compile(r"\b(?:if|unless)\b[^,]*$", re.IGNORECASE)
+"""Before a verdict that is a condition itself: "if that is true, yes"."""
 _IF = re.compile(r"\b(?:if|unless)\b.*\bwould\b", re.IGNORECASE)
-_ONLY_IF = re.compile(r"\s(?:only\s)?(?:if|unless)\b", re.IGNORECASE)
-"""Before and after a verdict that has a condition."""
+_ONLY_IF = re.compile(r"\s(?:(?:only\s)?(?:if|unless)|is(?:\snot|n['’]t|\sa\smistake))\b", re.IGNORECASE)
+"""Before and after a verdict that has a condition, or is rejected: "to say it is true is a mistake"."""
 _REJECTS = re.compile(
     r"\b(?:(?:mistake|mistaken|error|wrong|incorrect|false) to|(?:nobody|no one) (?:would|could|can|should))"
     r" \w+(?: that)?(?: \w+){0,4} $",
@@ -64,7 +67,7 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
     begin = conceded.end() if conceded else 0
     for but in _BUT.finditer(statement):  # "yes, but it is hard" is a yes, "it seems true, but false" is none
         begin = but.end() if verdicts[-1].start >= but.end() else begin
-    main = [verdict for verdict in verdicts if verdict.start >= begin]
+    main = [v for v in verdicts if v.start >= begin and not _SUPPOSED.search(statement, begin, v.start)]
     if not main or statement.rstrip().endswith("?"):
         return Reading(None)
     first, before = main[0], statement[begin : main[0].start]

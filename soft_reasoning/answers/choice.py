@@ -19,7 +19,8 @@ from soft_reasoning.answers.text import folded
 _OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
 _ALONE = (
     r"(?<![A-Z]\.[A-Z])(?!\w|\.[A-Z]|['’]\w|\s?[=+*^<_\\]|\s?/(?!\s?[A-Z]\b)|-\w|(?<=[AI])\s"
-    r"(?!(?:is|as|because|since|and|or|nor|but|rather|was|cannot|looks|seems|makes|fits|to)\b)[a-z])"
+    r"(?!(?:is|as|because|since|and|or|nor|but|rather|was|cannot|looks|seems|makes|fits|to|together|along)\b"
+    r"|(?<=A\s)(?:are|were|can|could|would|should|will|may|might|has|have|does|do|did)\b)[a-z])"
 )
 """After a letter that is no part of a word, an abbreviation or a formula; A and I are words as well."""
 _LETTER = re.compile(
@@ -34,7 +35,7 @@ _LETTER = re.compile(
 """A letter that stands where one can name an option."""
 _SINGLE = re.compile(rf"(?<![\w'’])(?<!\d\s)[A-Z]{_ALONE}")
 _JOINS = re.compile(
-    r"[)\]*\"'”]*\s?(?:,|&|/|and|or|nor|to|as well as|, ?(?:and|or|nor))\s?"
+    r"[)\]*\"'”]*\s?(?:,|&|/|and|or|nor|to|as well as|,? ?(?:together|along) with|, ?(?:and|or|nor))\s?"
     r"(?:(?:option|choice|in|at|an?|the|his|her|your)\s){0,2}"
     r"[(\[*\"'“]*"
 )
@@ -61,14 +62,14 @@ _REFUTED = re.compile(
 )
 """After it."""
 _REJECTED = re.compile(
-    r"[\s).:*–-]{1,5}(?:no|incorrect|wrong|false|too \w+)\b"
+    r"[\s().:*–-]+(?:(?:no|incorrect|wrong|false|too \w+)\b|[❌✗✘])"
     r"|[^.;:]*\bbut (?:it|this|that)(?:['’]s| is| was) not\b",
     re.IGNORECASE,
 )
 """Right after it, or as its end: "B is possible, but it is not"."""
 _NOT = re.compile(r"\bnot\W*$")
 """Before the next letter: "A and not C"."""
-_AMONG = re.compile(r"\W*(?:between|of|among)\b", re.IGNORECASE)
+_AMONG = re.compile(r"\W*(?:between|(?:out )?of|among)\b", re.IGNORECASE)
 """Before the letters that are chosen from."""
 _WORDS = re.compile(r"[a-z]")
 _TURNS = re.compile(r"\b(?:wait(?=\s?[^\w\s])|actually|scratch that|correction)\b", re.IGNORECASE)
@@ -154,7 +155,7 @@ def _letters(statement: str) -> list[Reading]:
 
 
 def _decided(
-    statement: str, named: list[Reading], offered: Mapping[str, object], *, stands: bool
+    statement: str, named: list[Reading], offered: Mapping[str, re.Pattern[str]], *, stands: bool
 ) -> Reading | None:
     """The option that a statement names and does not deny; None where the option at its beginning is denied.
 
@@ -176,7 +177,9 @@ def _decided(
     turn = max((match.end() for match in _TURNS.finditer(statement)), default=0)
     first = groups[0][0]
     opens = _OPENS.fullmatch(statement, 0, first.start)
-    kept = [g for n, g in enumerate(groups) if g[0].start >= turn and not _denied(statement, groups, n)]
+    kept = [
+        g for n, g in enumerate(groups) if g[0].start >= turn and not _denied(statement, groups, n, offered)
+    ]
     if not kept:
         return None if opens else Reading(None)
     doubted = bool(_DOUBTS.search(statement) or not stands and _IF_NOT.search(statement))
@@ -193,12 +196,17 @@ def _decided(
     return kept[0][0] if clear else Reading(None)
 
 
-def _denied(statement: str, groups: list[list[Reading]], n: int) -> bool:
-    """Whether a clause denies the options that it names together."""
+def _denied(
+    statement: str, groups: list[list[Reading]], n: int, offered: Mapping[str, re.Pattern[str]]
+) -> bool:
+    """Whether a clause denies the options that it names together, or the text of the last one."""
     begin = groups[n - 1][-1].end if n else 0
     end = groups[n + 1][0].start if n + 1 < len(groups) else len(statement)
     before = _CLAUSE.split(statement[begin : groups[n][0].start])[-1]
     after = statement[groups[n][-1].end : end]
+    own, text = offered.get(groups[n][-1].answer or ""), folded(after).lstrip("(\"').:*- ")
+    if own and (told := own.match(text)):
+        after = text[told.end() :]
     if _REJECTED.match(after):
         return True
     after = _CLAUSE.split(after)[0]

@@ -74,7 +74,7 @@ _NUMBER = re.compile(
       |(?:(?P<digits>{_DIGITS})(?:\s?(?P<vulgar>[¼-¾⅐-⅞])|\s(?:and\s)?(?P<over>\d+)/(?P<under>\d+)
           |\s?/\s?(?P<divisor>\d+)|(?:\s?(?:[×x*]|\\times|\\cdot)\s?10\^|e)\{{?(?P<power>[-+]?\d+)\}}?)?
         |(?P<words>{_WORDS}))
-       (?:[\s-]and[\s-](?:an?|one)[\s-](?P<part>half|third|quarter)\b|(?P<parts>{_SEVERAL}))?)
+       (?:[\s-]and[\s-](?P<times>an?|one|two|three)[\s-](?P<part>half|third|quarter)s?\b|(?P<parts>{_SEVERAL}))?)
     (?:{_SCALE}|{_SHORT})?(?:{_UNIT})?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -88,7 +88,7 @@ _WEAK = re.compile(
 _WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$|\d:$")
 """Before digits of a word, an exponent or a time: H2O, cm^2, 6:30."""
 _BOUND = re.compile(
-    r"(?:[±√<>≤≥≠]|\\(?:pm|mp|sqrt\{?|[cdt]?frac\s?\{?|l[et]q?|g[et]q?|neq?)|\}\s?\{|(?<![A-Za-z])[A-Za-z]\s?\+"
+    r"(?:[±√⁺⁻<>≤≥≠]|\\(?:pm|mp|sqrt\{?|[cdt]?frac\s?\{?|l[et]q?|g[et]q?|neq?)|\}\s?\{|(?<![A-Za-z])[A-Za-z]\s?\+"
     r"|[\d)]\s?(?:[*x×·÷/+]|\\(?:times|cdot|div))\s?[\\$(]{0,2}"
     r"|\b(?:not|than|(?:half|third|quarter)s? of|twice|double)|n['’]t)\s?$"
 )
@@ -96,13 +96,13 @@ _BOUND = re.compile(
 _TERM = re.compile(r"[\w)}%](?P<space>\s?)$")
 """Before a minus that subtracts: x-5, x - 5."""
 _MORE = re.compile(
-    r"[!\d⁰¹²³⁴-⁹_]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])"
+    r"[!\d⁰¹²³⁴-⁻_]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])"
     r"|\s?(?:[√π±≤≥≠]|\\(?:sqrt|pi|pm|frac|[lgn]eq?\b|[lg]t\b))"
     r"|\s[<>]\s|\s?[-+*]\s?(?![aI]\s[a-z])[A-Za-z](?![A-Za-z'’])"
     r"|\s?(?:[-+*x×·÷/]|\\(?:times|cdot|div))\s?[\\$(]{0,2}\d|\+(?!\s)|\sor (?:more|less|fewer)\b"
-    r"|-[a-z]+(?:st|nd|rd|th)\b"
+    r"|-[a-z]+(?:st|nd|rd|th)\b|\s(?:gross|score)\b"
 )
-"""After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5 < x, 5 - x, 3 * 4, twenty-first."""
+"""After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5 < x, 5 - x, 3 * 4, 2 gross."""
 _ON = re.compile(rf"\s(?:and\s)?(?:{_TOKEN}|(?:an?|one)\s{_any(_PARTS)})\b", re.IGNORECASE)
 """After a scale: more of the same number, "5 hundred and twenty"."""
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
@@ -177,7 +177,7 @@ def _value(match: re.Match[str], unit: str) -> Fraction | None:
         value += Fraction(unicodedata.numeric(sign)).limit_denominator(10)
     if match["part"]:
         scale = SCALES.get((match["words"] or "").lower().rpartition(" ")[2], 1)  # a dozen and a half
-        value += Fraction(scale, _PARTS[match["part"].lower()])
+        value += Fraction(scale * _SMALL.get(match["times"].lower(), 1), _PARTS[match["part"].lower()])
     if parts := (match["parts"] or "")[1:].lower():
         value /= _PARTS["half" if parts == "halves" else parts.removesuffix("s")]
     value = (value + Fraction(int(over), divisors[0])) / divisors[1] * Fraction(10) ** power

@@ -28,7 +28,7 @@ _MARK = re.compile(
     r"""(?P<box>\\(?:f?boxed|fbox)\s?(?:\{|\Z))
       | (?P<tag><(?:final[_ -]?)?answer>) | (?P<key>"(?:final_?)?answer"\s*:\s*)
       | (?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?[-−]?[$.\d]|\s*\Z)
-      | (?<![A-Za-z])(?:answer[^:：.\n]{0,60}?|ans[.]?[ \t]?)(?:[:：]|\bis:?(?![a-z'’])|=)[*_ \t]*
+      | (?<![A-Za-z])(?:answer[^:：.;\n]{0,60}?|ans[.]?[ \t]?)(?:[:：]|\bis:?(?![a-z'’])|=)[*_ \t]*
       | (?<![A-Za-z])answer[* ]{0,3}(?:[-=]>|→|-[ ])[*_ \t]*
       | ^[#* \t]*(?:final[ ])?answer[* \t]*$""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
@@ -42,7 +42,7 @@ _NEXT = re.compile(
 _LAYOUT = re.compile(
     r"(?<!\d)\*\*|\*\*(?!\d)|`|(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|^[ \t#>*-]*\d{1,2}[.)][ \t]+(?=\S)"
     r"|(?<!\w)_{1,2}(?=\d)|(?<=\d)_{1,2}(?!\w)|~~[^~\n]{1,200}~~|</?(?:b|i|u|em|strong|p|br|div|span|h[1-6]|ul|ol|li|center|mark)\s?/?>"
-    r"|(?<=[\w.!?])\[\d{1,2}\]|(?<=[a-z]{2})¹|(?<=\d)!(?=[\s\"'”)*]*$|\s+[A-Z])",
+    r"|(?<=[\w.!?])\[\d{1,2}\]|(?<=[a-z]{2})¹|(?<=\d)!(?=[\s\"'”)*\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]*$|\s+[A-Z])",
     re.MULTILINE,
 )
 """Emphasis, numbers of a list, what is struck out, tags of HTML, footnote marks, and an exclamation mark."""

@@ -56,7 +56,7 @@ _FRONT = re.compile(
 )
 """What a sentence says before its main clause."""
 _BACK = re.compile(
-    r",?\s(?:after|before|because|since|when|if|although|though|not counting|including|excluding"
+    r",?\s(?:after|before|because|since|when|if|although|though|assuming|not counting|including|excluding"
     r"|(?:in order )?to (?:have|reach|travel))\b"
 )
 """What it says after it."""

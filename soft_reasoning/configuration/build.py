@@ -152,7 +152,10 @@ class SecondModels:
         with self._lock:
             if (name, device) not in self._loaded:
                 config = compose_config([f"model={name}", f"engine.device={quoted(device)}"])
-                self._loaded[name, device] = config, build_engine(config)
+                try:
+                    self._loaded[name, device] = config, build_engine(config)
+                except UserError as error:  # it names model.path, which is the run's own
+                    raise UserError(f"second model {name}: {error}") from error
             return self._loaded[name, device]
 
     def begin_run(self) -> None:

@@ -67,7 +67,7 @@ def not_an_override(word: str) -> str:
         return unknown_key(key, "", known_keys())
     return (
         f"{word.strip() or 'an empty word'}: expected key=value, got something else; put values with =, "
-        "commas or brackets into quotes"
+        "commas, brackets or quotes into quotes"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.judge.reward import rewards_of
 from soft_reasoning.judge.verifier import Verdict
-from soft_reasoning.types import Candidate, FinishReason
+from soft_reasoning.types import Candidate
 
 RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
 VOTES = RULES[:4]
@@ -160,18 +160,19 @@ def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | No
 
 def lost_at(candidate: Candidate, answer_type: str) -> int | None:
     """Return the tokens after which a limit cut a candidate before its answer ended; None for others."""
-    lost = candidate.finish_reason == FinishReason.LENGTH and (
-        candidate.answer is None or answer_type in FREE
-    )
+    lost = candidate.cut and (candidate.answer is None or answer_type in FREE)
     return candidate.generated_tokens if lost else None
 
 
-def cut_warning(lost: int, candidates: int, tokens: int) -> str:
-    """Return a line about ``lost`` of ``candidates``, cut at ``tokens``; empty if fewer than a tenth are."""
-    few = lost < max(1, candidates / 10)
-    return (
-        "" if few else f"{lost} of {candidates} candidates were cut at {tokens} tokens; raise max_new_tokens"
-    )
+def cut_warning(lost: int, candidates: int, tokens: int, limits: Iterable[str]) -> str:
+    """Return a line about ``lost`` of ``candidates``, cut at ``tokens``; empty if fewer than a tenth are.
+
+    ``limits`` names the budgets that a problem has.
+    """
+    if lost < max(1, candidates / 10):
+        return ""
+    options = " or ".join(["max_new_tokens", *limits])
+    return f"{lost} of {candidates} candidates were cut at {tokens} tokens; raise {options}"
 
 
 def _by_reward(history: SearchHistory) -> list[int]:

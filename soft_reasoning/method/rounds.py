@@ -13,7 +13,7 @@ from soft_reasoning.judge.reward import Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier, Verdict, Verifier, verify
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, Problem, Result, Round
+from soft_reasoning.types import Candidate, FinishReason, Problem, Result, Round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,8 @@ class Rounds:
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, number, last, self.trace[-1])
-        reason = reason or spent
+        if reason is None or reason == "rounds" and any(c.finish_reason == FinishReason.BUDGET for c in last):
+            reason = spent or reason
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None

@@ -14,7 +14,7 @@ A new effect is a class and a function, in any module; the scheduler does not ch
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
@@ -143,15 +143,21 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
         if bounded is None:
             answered.append([NOTHING] * len(job.effect.requests))
         elif other_engine is None:
-            answered.append(Submitted(list(islice(results, len(bounded))), partial(_count, job)))
+            answered.append(Submitted(list(islice(results, len(bounded))), partial(_read, job, bounded)))
         else:
-            answered.append(_count(job, list(islice(results, len(bounded)))))
+            answered.append(_read(job, bounded, list(islice(results, len(bounded)))))
     return answered
 
 
-def _count(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
-    count_completions(job, job.effect.requests, completions)
-    return completions
+def _read(
+    job: Job[Generate], bounded: Sequence[Request], completions: Sequence[Completion]
+) -> list[Completion]:
+    """Count the completions of a problem's ``bounded`` requests, and mark those that its budget cut."""
+    count_completions(job, bounded, completions)
+    return [
+        replace(c, finish_reason=FinishReason.BUDGET) if job.cut(asked, given, c) else c
+        for asked, given, c in zip(job.effect.requests, bounded, completions, strict=True)
+    ]
 
 
 def count_completions(job: Job[Any], requests: Sequence[Request], completions: Sequence[Completion]) -> None:

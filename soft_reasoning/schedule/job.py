@@ -13,7 +13,17 @@ from time import monotonic, perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
-from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
+from soft_reasoning.types import (
+    Completion,
+    FinishReason,
+    Generate,
+    Problem,
+    Request,
+    Result,
+    Round,
+    Usage,
+    UserError,
+)
 
 E_co = TypeVar("E_co", covariant=True)
 
@@ -119,8 +129,10 @@ class Job(Future[Result], Generic[E_co]):
             result = check_result(self.method, end.value) if ended else Result(None, ())
             thinks = self._first_request is not None and self._first_request.thinks
             usage = dict(sorted(self.usage.items()))
-            whole = bool(result.candidates) and not any(candidate.cut for candidate in result.candidates)
-            spent = None if whole else self.spent(1)
+            cut = {candidate.finish_reason for candidate in result.candidates if candidate.cut}
+            whole = bool(result.candidates) and not cut
+            shared = "max_tokens" if FinishReason.BUDGET in cut else None  # a share of it was too small
+            spent = None if whole else self.spent(1) or shared
             return replace(result, usage=usage, prompt=self._prompt(), thinks=thinks, spent=spent)
         if self._first_request is None and isinstance(self.effect, Generate):
             self._first_request = next((r for r in self.effect.requests if r.role == "candidate"), None)
@@ -182,7 +194,17 @@ class Job(Future[Result], Generic[E_co]):
         max_tokens = self.context.limits.max_tokens
         if max_tokens is not None and max_tokens - self.generated < least:
             return "max_tokens"
-        return "max_seconds" if self._deadline is not None and monotonic() >= self._deadline else None
+        return "max_seconds" if self._late else None
+
+    @property
+    def _late(self) -> bool:
+        return self._deadline is not None and monotonic() >= self._deadline
+
+    def cut(self, asked: Request, given: Request, completion: Completion) -> bool:
+        """Whether the budget, by which ``asked`` became ``given``, ended a completion."""
+        early = completion.generated_tokens < given.max_new_tokens
+        limited = self._late if early else given.max_new_tokens < asked.max_new_tokens
+        return limited and completion.finish_reason == FinishReason.LENGTH
 
     def within_budget(self, requests: Sequence[Request]) -> list[Request] | None:
         """Return ``requests`` in the job's turn, limited to equal shares of the remaining budget.

@@ -277,6 +277,8 @@ def test_a_damaged_value_and_a_locked_file_are_one_line(tmp_path, monkeypatch):
         (1, zlib.compress((2).to_bytes(4, "little") + b"[]")),
         (1, zlib.compress((2).to_bytes(4, "little") + b"{}")),
         (1, zlib.compress((9).to_bytes(4, "little") + b'{"a":{}}')),
+        (1, zlib.compress((10**5).to_bytes(4, "little") + b"[" * 10**5)),
+        (1, zlib.compress((48).to_bytes(4, "little") + b'{"a": {"dtype":"int8","shape":[3],"bytes":1}   }A')),
         ("yesterday", encode(completion(1))),
     ],
 )

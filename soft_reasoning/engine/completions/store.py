@@ -198,7 +198,7 @@ class CompletionStore:
                 + ("wait for the process that holds it" if locked else "delete it, free space on the disk")
                 + ", or take another folder or cache=none"
             ) from error
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # other types or forms
+        except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:  # other forms
             if isinstance(error, UserError):
                 raise
             raise UserError(

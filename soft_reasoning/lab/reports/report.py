@@ -111,7 +111,8 @@ def write_report(folder: Path) -> list[str]:
         warning.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
         notes += warning
     total = round((metrics["candidates"] or 0) * metrics["problems"])
-    if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"]):
+    limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
+    if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
         notes.append(line)
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     grader = metrics["grader"]

@@ -26,7 +26,7 @@ from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.lab.reports.viewer.formulas import with_formulas
 from soft_reasoning.lab.runs.files import PAGE, write_text
 from soft_reasoning.lab.runs.records import Outcome, Record, TracedRound, VoteGrade, read_records
-from soft_reasoning.types import Candidate, FinishReason
+from soft_reasoning.types import Candidate
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ class Card:
 
     def facts(self, traced: TracedRound) -> list[tuple[str, str, str]]:
         """Return the name, value and description of what is known of it; ``traced`` is its round's."""
-        c, cut = self.candidate, self.candidate.finish_reason == FinishReason.LENGTH
+        c, cut = self.candidate, self.candidate.cut
         mean, sd = (_rounded(self.traced(values)) for values in (traced.mean, traced.sd))
         first = self.traced(traced.first_tokens)
         facts = [
@@ -177,7 +177,7 @@ class Card:
             ("expected", mean and mean + (f" ± {sd}" if sd else ""), EXPECTED),
             ("delta", _rounded(self.traced(traced.deltas)), ""),
             ("first token", first and json.dumps(first, ensure_ascii=False), ""),
-            ("tokens", f"{c.generated_tokens}{', cut' * cut}", "the token limit was reached" * cut),
+            ("tokens", f"{c.generated_tokens}{', cut' * cut}", "a limit of tokens or time was reached" * cut),
         ]
         if c.judged == c.verified:
             del facts[2]
