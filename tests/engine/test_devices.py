@@ -1,5 +1,6 @@
 """Which device, how many threads, and how much memory for keys and values."""
 
+import itertools
 import logging
 from time import perf_counter
 
@@ -91,6 +92,17 @@ def test_speeds_are_measured_in_little_time(three_threads):
     assert {*speeds} == {(kind, count) for kind in (torch.float32, torch.bfloat16) for count in (1, 3)}
     assert all(speed > 0 for speed in speeds.values())
     assert product_speeds(512) is speeds
+
+
+def test_products_that_other_work_slows_do_not_count(monkeypatch, three_threads):
+    torch.set_num_threads(1)
+    ends = itertools.accumulate(itertools.cycle([1e-3, 9e-3, 2e-3, 8e-3]))  # each product, and what follows
+    monkeypatch.setattr(devices, "thread_time", lambda: next(ends))
+    product_speeds.cache_clear()
+    speeds = product_speeds(512)
+    product_speeds.cache_clear()
+    operations = 2 * devices.ROWS_TIMED * 512 * (devices.OPERATIONS_TIMED // (2 * devices.ROWS_TIMED * 512))
+    assert {round(operations / speed, 9) for speed in speeds.values()} <= {1e-3, 2e-3}
 
 
 def test_a_number_of_threads_that_cannot_be_is_refused():

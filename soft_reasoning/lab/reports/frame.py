@@ -254,7 +254,7 @@ def _options(runs: Frame) -> list[dict[str, Any]]:
             same = any(table[name].equals(table[other]) for other in kept)
             if name == label or not (follows or same):
                 kept.append(name)
-    return table[kept].to_dict("records")
+    return [{name: table[name].iloc[i] for name in kept} for i in range(len(runs))]
 
 
 def _versus(value: Any) -> Any:
