@@ -86,7 +86,7 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
 def product_speeds(width: int) -> dict[tuple[torch.dtype, int], float]:
     """Operations per second on this CPU of a linear layer of ``width`` inputs, by dtype and threads.
 
-    It takes about ``SECONDS_TIMED``, and the fastest product counts, since other work only slows products. One
+    It takes about ``SECONDS_TIMED``. The fastest product counts, since other work only slows products. One
     thread is timed by the processor's clock. Several threads are timed by the wall's: where other work takes
     a core, they wait for each other.
     """

@@ -92,8 +92,8 @@ ENGINE_NOTES = {
     "VLLMEngine": "No memory is shown for vLLM, whose statistics do not report it.",
 }
 ALIKE = (
-    "For most questions nearly all candidates are the same text, so the soft token has little effect (raise "
-    "embedding.sigma, or place it last), with "
+    "The soft token has little effect, so raise embedding.sigma or place it last: for most questions nearly "
+    "all candidates are the same text under "
 )
 NAMED = 3
 """Maximum number of settings that a note names."""
