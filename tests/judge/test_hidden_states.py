@@ -66,7 +66,7 @@ def test_a_probe_learns_from_labelled_texts_and_keeps_what_identifies_it(task, p
     probe.save(tmp_path / "probe.json")
     assert Probe.load(tmp_path / "probe.json") == probe
     probe.check_unseen(problems[32:])
-    with pytest.raises(UserError, match="probe: expected other questions"):
+    with pytest.raises(UserError, match="probe: expected questions that it was not learnt from"):
         probe.check_unseen(problems[31:])
 
 

@@ -135,7 +135,7 @@ def test_a_point_is_a_file_for_its_model_and_prompt(context, tmp_path):
     adapted.settings = {"adapter": str(tmp_path)}
     with pytest.raises(UserError, match="made for this model"):
         list(drive(PROBLEMS, method, replace(context, engine=adapted)))
-    with pytest.raises(UserError, match="24 of those, such as p0"):
+    with pytest.raises(UserError, match="24 that it was, such as p0"):
         point.check_unseen(PROBLEMS)
     point.check_unseen([Problem("new", "Another?", "1")])
     (tmp_path / "other.json").write_text("{}")
