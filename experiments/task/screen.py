@@ -1,7 +1,7 @@
 """Screen spaces of soft tokens on a real model: random points, all on the same questions.
 
     python -m experiments.task.screen OUT.jsonl model=qwen25_coder_0_5b dataset=svamp dataset.path=FILE \\
-        [--first 400] [--questions 100] [--points 30] [--only "mixture of 24 openings"]
+        [--first 400] [--questions 100] [--points 30] [--only "mixture of 24 openings"] [--numbers 3 7]
 
 Each line of OUT.jsonl is a point of a space: which questions are right, the answers, the tokens, which texts
 were cut, and hashes of every text and of its rest after
@@ -123,6 +123,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--points", type=int, default=30)
     parser.add_argument("--max-new-tokens", type=int, default=224)
     parser.add_argument("--only", help="a space's name")
+    parser.add_argument("--numbers", type=int, nargs="+", help="only these points, such as the best of others")
     parser.add_argument("--rows", type=int, default=96, help="requests that are queued at least")
     arguments = parser.parse_args(words)
     known = {(line["space"], line["point"]) for line in stored(arguments.path)}
@@ -152,7 +153,8 @@ def main(words: Sequence[str] | None = None) -> None:
             )
 
     every = [space for space in spaces(context, likely) if arguments.only in (None, space.name)]
-    todo = [(None, 0)] + [(space, n) for n in range(arguments.points) for space in every]
+    numbers = arguments.numbers or range(arguments.points)
+    todo = [(None, 0)] + [(space, n) for n in numbers for space in every]
     points = [(s, n) for s, n in todo if (s.name if s else GREEDY, n) not in known]
     points.reverse()
     tickets: dict[int, tuple[str, int, int]] = {}
