@@ -123,7 +123,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--points", type=int, default=30)
     parser.add_argument("--max-new-tokens", type=int, default=224)
     parser.add_argument("--only", help="a space's name")
-    parser.add_argument("--numbers", type=int, nargs="+", help="only these points, such as the best of others")
+    parser.add_argument("--numbers", type=int, nargs="+", help="only these points, such as the best")
     parser.add_argument("--rows", type=int, default=96, help="requests that are queued at least")
     arguments = parser.parse_args(words)
     known = {(line["space"], line["point"]) for line in stored(arguments.path)}
