@@ -197,7 +197,7 @@ def screening_table(screened: Sequence[Screened]) -> Table:
         ]
         for space in screened
     ]
-    columns = ["space", "greedy %", "points %", "lowest and highest", "texts changed %"]
+    columns = ["space", "greedy %", "points %", "lowest and highest", "solutions changed %"]
     return Table([*columns, "deviation beyond chance", "reach over greedy"], rows)
 
 

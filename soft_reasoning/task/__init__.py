@@ -1,4 +1,4 @@
-"""What a task's questions teach together: a soft token for all of them, and a probe that judges texts."""
+"""What a task's questions teach together: a soft token for all of them, and a probe that judges solutions."""
 
 from soft_reasoning.task.learning import Learned, Tuning
 from soft_reasoning.task.objective import Evaluation, TaskObjective

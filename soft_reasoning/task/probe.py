@@ -53,8 +53,8 @@ class ProbeFitting:
     def fit(self, problems: Sequence[Problem], context: Context, *, run: Run | None = None) -> Probe:
         """Return the probe of ``problems``, with its cross-validated quality.
 
-        A text is right if it has the reference answer; where there is none, if more than half of the
-        question's programs have its answer.
+        A solution is correct if it has the reference answer. If there is none, it is correct if more than
+        half of the question's programs have its answer.
 
         Args:
             problems: The questions.
@@ -62,7 +62,8 @@ class ProbeFitting:
             run: As for :class:`~soft_reasoning.task.TaskObjective`.
 
         Raises:
-            UserError: For fewer than five questions with an answer, or texts that are all right or all wrong.
+            UserError: For fewer than five questions with an answer, or solutions that are all correct or
+                all wrong.
         """
         labelled = rewarded(problems, context, run)
         asked = [problem for problem, _ in labelled]
@@ -85,7 +86,8 @@ class ProbeFitting:
         X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 3)), np.array(right)
         if len(np.unique(y)) < 2:
             raise UserError(
-                f"questions: expected right and wrong texts, got {int(y.sum())} right of {len(y)}; give more"
+                f"questions: expected correct and wrong solutions, got {int(y.sum())} correct of {len(y)}; "
+                "give more questions"
             )
         measured = self._quality(X, y, np.array(groups))
         model = self._model(X).fit(X, y)
@@ -106,7 +108,7 @@ class ProbeFitting:
         return regression([width, width], min(self.components, len(X) // 2), self.strength)
 
     def _quality(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-        """AUC over all texts and the mean within a question, by probes that did not see the question.
+        """AUC over all solutions and the mean within a question, by probes that did not see the question.
 
         ``auc_votes`` is that of the votes alone.
         """

@@ -83,7 +83,7 @@ class Screened:
         name: Its name.
         greedy: The mean reward of greedy decoding on the same questions.
         means: The mean reward of each point.
-        changed: The share of the greedy texts that a point changes, in the mean.
+        changed: The mean share of the greedy solutions that a point changes.
         spread: What there is to find.
     """
 

@@ -161,7 +161,7 @@ def test_files_of_anything_else_are_refused(tmp_path):
 
 def test_texts_that_are_all_wrong_teach_nothing(task):
     context, problems = task
-    with pytest.raises(UserError, match="questions: expected right and wrong texts, got 0 right"):
+    with pytest.raises(UserError, match="questions: expected correct and wrong solutions, got 0 correct"):
         ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
     with pytest.raises(UserError, match="expected 5 or more with an answer, got 4"):
         ProbeFitting(samples=1).fit(problems[:4], context)
