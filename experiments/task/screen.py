@@ -3,11 +3,11 @@
     python -m experiments.task.screen OUT.jsonl model=qwen25_coder_0_5b dataset=svamp dataset.path=FILE \\
         [--first 400] [--questions 100] [--points 30] [--only "mixture of 24 openings"] [--numbers 3 7]
 
-Each line of OUT.jsonl is a point of a space: which questions are right, the answers, the tokens, which texts
-were cut, and hashes of every text and of its rest after
-the first token, without any text. A point is greedy decoding after the same soft tokens in all questions; the
-point "greedy" has none. Points go round the spaces, so that what there is so far can be compared. A repeated
-command goes on. ``experiments.task.spread`` estimates from it what there is to find.
+Each line of OUT.jsonl is a point of a space: which questions are solved, the answers, the tokens, which
+solutions were cut, and hashes of every solution and of what follows its first token. It holds no text. A
+point is greedy decoding after the same soft tokens in all questions; the point "greedy" has none. Points go
+round the spaces, so that what there is so far can be compared. A repeated command goes on.
+``experiments.task.spread`` estimates from the file what there is to find.
 """
 
 from __future__ import annotations

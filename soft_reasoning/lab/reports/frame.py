@@ -254,6 +254,7 @@ def _options(runs: Frame) -> list[dict[str, Any]]:
             same = any(table[name].equals(table[other]) for other in kept)
             if name == label or not (follows or same):
                 kept.append(name)
+    # DataFrame.to_dict of pandas 2.2 has no rows without columns.
     return [{name: table[name].iloc[i] for name in kept} for i in range(len(runs))]
 
 
