@@ -1,6 +1,11 @@
 """The command tune: a folder with a point, continued by the same command, and runs that decode after it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +116,26 @@ def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
     assert refused.returncode == 2 and "hidden_state: expected an engine" in refused.stderr
     refused = command("tune", "tune=telepathy")
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "default, probe" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_has_one_writer_and_a_signal_ends_it_between_two_steps(tmp_path):
+    history, words = tmp_path / "search.jsonl", (SPACE, "tune.points=2", "tune.anyway=true", "limit=20")
+    main = "from soft_reasoning.commands.entry import main; main()"
+    command = [sys.executable, "-c", main, "tune", *words, f"hydra.run.dir={tmp_path}"]
+    options = {
+        "env": {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        "cwd": tmp_path,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    with subprocess.Popen(command, **options) as process:
+        while not history.exists() and process.poll() is None:
+            time.sleep(0.1)
+        second = subprocess.run(command, **options, check=False)
+        process.send_signal(signal.SIGTERM)
+        error = process.communicate(timeout=60)[1]
+    assert second.returncode == 2 and "is in use by another run" in second.stderr
+    assert process.returncode == 128 + signal.SIGTERM, error
+    assert error.endswith("soft_reasoning: ended by SIGTERM; the same command continues\n")
+    assert 12 <= len(history.read_text().splitlines()) < 72

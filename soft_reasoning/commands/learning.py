@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import fmean
 
@@ -20,8 +21,9 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
-from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_json, write_text
+from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text, writing
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
+from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import drive
@@ -46,29 +48,33 @@ def learn_configured(config: DictConfig, words: Sequence[str], folder: Path) -> 
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_problems(problems, context)
-        open_folder(folder, config, words, problems, engine)
         fits = isinstance(learner, ProbeFitting)
         total, unit = (len(problems), "question") if fits else (learner.work, "point")
         display = Progress(total, enabled=config.progress, unit=unit)
-        completions = StoreFile.of(config.cache, config.cache_gb, folder)
-        display.say(describe_loaded(engine))
+
+        def watch(written: Sequence[int]) -> None:
+            check_signals()
+            display.work(written)
 
         def run(problems: Sequence[Problem], method: Method) -> list[Result]:
             solved: dict[str, Result] = {}
-            for problem, result in drive(
-                problems, method, context, max_live=config.max_live, watch=display.work
-            ):
+            for problem, result in drive(problems, method, context, max_live=config.max_live, watch=watch):
                 solved[problem.id] = result
                 display.done += fits
                 usage = sum(result.usage.values(), Usage())
                 display.tokens += usage.generated_tokens - usage.replayed_tokens
             return [solved[problem.id] for problem in problems]
 
-        with replaying(completions, context.engines), display:
-            if isinstance(learner, ProbeFitting):
-                report_probe(learner.fit(problems, context, run=run), folder)
-            else:
-                report(_learn(learner, problems, context, folder, run, display), folder)
+        with opened(folder, config, words, problems, engine) as unlocked:
+            if unlocked is not None:
+                display.say(unlocked)
+            display.say(describe_loaded(engine))
+            completions = StoreFile.of(config.cache, config.cache_gb, folder if unlocked is None else None)
+            with replaying(completions, context.engines), display:
+                if isinstance(learner, ProbeFitting):
+                    report_probe(learner.fit(problems, context, run=run), folder)
+                else:
+                    report(_learn(learner, problems, context, folder, run, display), folder)
 
 
 def _learn(
@@ -103,13 +109,15 @@ def _learn(
     )
 
 
-def open_folder(
+@contextmanager
+def opened(
     folder: Path, config: DictConfig, words: Sequence[str], problems: Sequence[Problem], engine: Engine
-) -> None:
-    """Check that ``folder`` is new or holds the same search, and write its manifest.
+) -> Generator[str | None]:
+    """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
 
     Raises:
-        UserError: If it holds another search, of other questions or another model.
+        UserError: If another process uses it, or if it holds another search, of other questions or another
+            model.
     """
     settings = plain(config)
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
@@ -117,13 +125,20 @@ def open_folder(
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
-    if (folder / MANIFEST).exists() and not config.fresh:
-        check_same_run(read_json(folder / MANIFEST), manifest, folder)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
-        path.unlink()
-    write_json(folder / MANIFEST, manifest)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        unlocked = lock(descriptor, folder)
+        if (folder / MANIFEST).exists() and not config.fresh:
+            check_same_run(read_json(folder / MANIFEST), manifest, folder)
+        else:
+            for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
+                path.unlink()
+            write_json(folder / MANIFEST, manifest)
+        yield unlocked
+    finally:
+        os.close(descriptor)
 
 
 def report_probe(probe: Probe, folder: Path) -> None:

@@ -150,7 +150,7 @@ class TaskObjective(BaseTestProblem):
         return X.new_tensor(means).reshape(shape), X.new_tensor(variances).reshape(shape)
 
     def evaluate(
-        self, X: Tensor, *, best: Evaluation | None = None, first: int = 16, delta: float = 0.05
+        self, X: Tensor, *, best: Evaluation | None = None, first: int = 32, delta: float = 0.05
     ) -> list[Evaluation]:
         """Evaluate points ``X`` (batch x d), and add them to ``evaluations``.
 

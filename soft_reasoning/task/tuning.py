@@ -63,17 +63,18 @@ def tune(
 ) -> Tuned:
     """Search ``objective``'s space for the point with the highest mean reward.
 
-    ``initial`` points are random. Later ones, ``batch`` at a time, maximise q-log-noisy-expected-improvement
-    under a Gaussian process with the binomial variances as known noise, within a trust region around the
-    point of highest posterior mean. The ``finalists``, those of highest posterior mean that answered all
-    questions, are compared on the validation questions; without them the first finalist is taken.
+    ``initial`` points are random and are evaluated together. Later ones, ``batch`` at a time, maximise
+    q-log-noisy-expected-improvement under a Gaussian process with the binomial variances as known noise,
+    within a trust region around the point of highest posterior mean. The ``finalists``, those of highest
+    posterior mean that answered all questions, are compared on the validation questions; without them the
+    first finalist is taken.
 
     Args:
         objective: The questions that the search sees.
         validation: Further questions in the same space.
         evaluations: Points in all.
         initial: Random points at the start.
-        batch: Points that are proposed and evaluated together.
+        batch: Later points that are proposed and evaluated together.
         region: Half the trust region's width, as a share of half the bounds' width.
         finalists: Points that are validated.
         delta: Error probability at which Hoeffding's bound drops a point, as in
@@ -100,10 +101,10 @@ def tune(
     known = [] if file is None else read_history(file, objective)
     done = known[:evaluations]
     while len(done) < evaluations:
-        count = min(batch, (initial if len(done) < initial else evaluations) - len(done))
         if len(done) < initial:
-            points = random[len(done) : len(done) + count]
+            points = random[len(done) :]
         else:
+            count = min(batch, evaluations - len(done))
             points = propose(done, bounds, region, count, seed_for(seed, "tune", len(done)))
         full = [e for e in done if len(e.rewards) == len(objective.problems)]
         best = max(full, key=lambda e: e.mean) if full else None

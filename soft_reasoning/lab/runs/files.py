@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Generator
@@ -50,6 +51,30 @@ def writing(folder: Path) -> Generator[None]:
             f"{folder}: expected a writable folder, got {error.strerror or error}; "
             "fix that, or choose another folder with hydra.run.dir="
         ) from error
+
+
+def lock(file: int, folder: Path) -> str | None:
+    """Lock ``file``, an open descriptor, until it is closed or the process ends; ``folder`` is in messages.
+
+    Returns:
+        None, or a line that says why it could not be locked.
+
+    Raises:
+        UserError: If another process has locked it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(
+            f"{folder} is in use by another run; wait for it to end, or choose another folder with "
+            "hydra.run.dir="
+        ) from error
+    except OSError as error:  # some network filesystems, such as Lustre, have no flock
+        return (
+            f"{folder} cannot be locked ({error.strerror or error}): let only one run write there; "
+            "completions of unfinished problems are not kept there (cache=FOLDER keeps them elsewhere)"
+        )
+    return None
 
 
 def encode(text: str) -> bytes:

@@ -6,7 +6,6 @@ time and memory. Everything else in the folder is computed from these three file
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from soft_reasoning.lab.runs.files import (
     RESULTS,
     SAMPLES,
     encode,
+    lock,
     read_json,
     write_json,
     write_text,
@@ -96,21 +96,9 @@ class Store:
             raise
 
     def _lock(self) -> None:
-        self.locked = True
-        try:
-            fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"{self.folder} is in use by another run; wait for it to end, or choose another folder with "
-                "hydra.run.dir="
-            ) from error
-        except OSError as error:  # some network filesystems, such as Lustre, have no flock
-            why = error.strerror or str(error)
-            self.locked = False
-            self.notes.append(
-                f"{self.folder} cannot be locked ({why}): let only one run write there; completions of "
-                "unfinished problems are not kept there (cache=FOLDER keeps them elsewhere)"
-            )
+        self.locked = (why := lock(self._samples, self.folder)) is None
+        if why is not None:
+            self.notes.append(why)
 
     def _start_over(self) -> None:
         os.ftruncate(self._samples, 0)

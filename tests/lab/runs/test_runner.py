@@ -93,7 +93,7 @@ def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path,
     """Such a filesystem has no locks for SQLite either, which then fails."""
     method, context, config = world
     monkeypatch.setattr(
-        "soft_reasoning.lab.runs.store.fcntl.flock", Mock(side_effect=OSError(38, "No locks"))
+        "soft_reasoning.lab.runs.files.fcntl.flock", Mock(side_effect=OSError(38, "No locks"))
     )
     cache = str(tmp_path / cache) if cache == "elsewhere" else cache
     finished = run(problems(2), Local(method, context), tmp_path / "run", config | {"cache": cache})

@@ -222,7 +222,7 @@ def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
     def unsupported(*_):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("soft_reasoning.lab.runs.store.fcntl.flock", unsupported)
+    monkeypatch.setattr("soft_reasoning.lab.runs.files.fcntl.flock", unsupported)
     with Store(tmp_path, {"seed": 0}) as store:
         store.append(record())
         [note] = store.notes
