@@ -36,7 +36,6 @@ from soft_reasoning.lab.runs.files import (
 )
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, environment_changes
 from soft_reasoning.lab.runs.records import Record, read_records
-from soft_reasoning.types import UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
 DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*")
