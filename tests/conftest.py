@@ -5,8 +5,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import settings
 
 from soft_reasoning.commands import entry
+
+settings.register_profile("patient", deadline=None)  # a machine under load takes its time
+settings.load_profile("patient")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
     plain = compose_config([f"method={method}"])
     keys = [key for key in flatten(OmegaConf.to_container(plain)) if key.startswith(PARTS) or key in TOP]
 
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=40)
     @given(key=st.sampled_from([key for key in keys if "_target_" not in key]), value=VALUES)
     def put(key, value):
         try:

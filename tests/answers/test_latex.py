@@ -80,7 +80,7 @@ OTHER = [
     ("(0,1)", "[0,1]"),
     ("3, 4", "3"),
 ]
-few = settings(deadline=None, max_examples=10)  # each asks Math-Verify twice
+few = settings(max_examples=10)  # each asks Math-Verify twice
 
 
 @pytest.mark.parametrize(("a", "b"), SAME)

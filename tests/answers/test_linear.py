@@ -53,7 +53,7 @@ def test_a_loop_of_one_piece(unit):
     assert_linear(unit, "Answer: ", "number", "strict")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=2, max_size=5).map("".join),
     st.sampled_from(["", "Answer: ", "The answer is ", "x "]),

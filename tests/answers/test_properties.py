@@ -2,14 +2,12 @@
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, Grader, LmEvalGrader, equal, extract, locate
 from soft_reasoning.answers.number import canonical, value_of
 from soft_reasoning.types import Problem
-
-patient = settings(deadline=None)  # machines under load take their time
 
 # Formatted by hand: short pieces.
 PIECES = st.sampled_from(
@@ -20,7 +18,6 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".joi
 PLAIN_TYPES = [kind for kind in ANSWER_TYPES if kind != "latex"]
 
 
-@patient
 @given(TEXTS, st.sampled_from(ANSWER_TYPES), st.sampled_from(["strict", "flexible"]))
 def test_extraction_of_anything(text, answer_type, mode):
     answer = extract(text, answer_type, mode=mode)
@@ -35,7 +32,6 @@ def test_extraction_of_anything(text, answer_type, mode):
         assert equal(answer, answer, answer_type)
 
 
-@patient
 @given(TEXTS, TEXTS, st.sampled_from(["strict-match", "flexible-extract"]))
 def test_the_harness_s_rules_read_anything(text, gold, filter_name):
     grader = LmEvalGrader(filter_name)
@@ -44,7 +40,6 @@ def test_the_harness_s_rules_read_anything(text, gold, filter_name):
     assert grader.correct(answer, Problem("p", "?", gold)) in (True, False)
 
 
-@patient
 @given(TEXTS, TEXTS, st.sampled_from(PLAIN_TYPES))
 def test_equality_is_reflexive_and_symmetric(a, b, answer_type):
     assert equal(a, a, answer_type)
@@ -54,7 +49,6 @@ def test_equality_is_reflexive_and_symmetric(a, b, answer_type):
 DECIMALS = st.decimals(-(10**14), 10**14, places=4).map(Fraction)
 
 
-@patient
 @given(st.fractions(max_denominator=997))
 def test_canonical_text_keeps_the_value(value):
     text = canonical(value)
@@ -65,7 +59,6 @@ def test_canonical_text_keeps_the_value(value):
 FORMS = ["{}", "${}", "\\${}", "{} apples", "{}%", "**{}**", "\\boxed{{{}}}", "x = {}."]
 
 
-@patient
 @given(DECIMALS, st.sampled_from(FORMS))
 def test_extraction_recovers_decimals(value, form):
     plain = f"{float(value):,.4f}" if abs(value) < 10**10 else canonical(value)
@@ -75,7 +68,6 @@ def test_extraction_recovers_decimals(value, form):
         assert extract("We had 3 = 1 + 2.\nAnswer: " + form.format(number), "number") == canonical(value)
 
 
-@patient
 @given(st.lists(st.one_of(st.none(), st.integers(-3, 3).map(str)), max_size=12))
 def test_vote_is_the_mode(answers):
     winner = Grader().vote(answers, "number")
