@@ -94,7 +94,7 @@ def _learn(
     def on_evaluation(evaluation: Evaluation) -> None:
         display.done += 1
         searched.append(evaluation)
-        best = max(searched, key=lambda e: (len(e.rewards), e.mean))
+        best = max(searched, key=lambda e: e.mean)
         if best is evaluation:
             display.say(f"point {len(searched)}: best so far {rate(best)}")
         display.show()

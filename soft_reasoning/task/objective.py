@@ -12,7 +12,7 @@ import torch
 from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import whole
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.schedule.learnt import made_for, question_marks
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps
@@ -41,11 +41,11 @@ Run = Callable[[Sequence[Problem], Method], Sequence[Result]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A point on a task's first questions.
+    """A point on a task's questions.
 
     Attributes:
         u: The point; empty for greedy decoding without soft tokens, and for vectors of no space.
-        rewards: The reward of each question that was asked.
+        rewards: The reward of each question.
         tokens: Generated tokens, all questions together.
         texts: A short hash of each text, by which points that write the same are known. It leaves out the
             first tokens of a greedy text in whose place a point would have soft tokens.
@@ -149,55 +149,31 @@ class TaskObjective(BaseTestProblem):
         shape = (*X.shape[:-1], 1)
         return X.new_tensor(means).reshape(shape), X.new_tensor(variances).reshape(shape)
 
-    def evaluate(
-        self, X: Tensor, *, best: Evaluation | None = None, first: int = 32, delta: float = 0.05
-    ) -> list[Evaluation]:
+    def evaluate(self, X: Tensor) -> list[Evaluation]:
         """Evaluate points ``X`` (batch x d), and add them to ``evaluations``.
-
-        With ``best`` a point is dropped as soon as it is worse by Hoeffding's bound: after ``first``, twice
-        as many, ... questions, if the mean difference of their rewards to those of ``best``, plus
-        2 sqrt(log(1 / delta) / 2n), is below 0. It then has the rewards of these questions only.
 
         Raises:
             ValueError: If the points have another dimension or are not finite.
         """
         points = self._checked(X)
-        vectors = self._vectors(points)
-        if best is None:
-            evaluations = self.ask(list(vectors))
-        else:
-            evaluations = self._race(vectors, best, whole("first", first, least=1), delta)
-        named = [replace(e, u=tuple(u.tolist())) for u, e in zip(points, evaluations, strict=True)]
-        self.evaluations += named
-        return named
+        evaluations = [
+            replace(e, u=tuple(u.tolist()))
+            for u, e in zip(points, self.ask(list(self._vectors(points))), strict=True)
+        ]
+        self.evaluations += evaluations
+        return evaluations
 
-    def _race(self, vectors: Tensor, best: Evaluation, first: int, delta: float) -> list[Evaluation]:
-        real("delta", delta, above=0.0, below=1.0)
-        total = len(self.problems)
-        parts: list[list[Evaluation]] = [[] for _ in vectors]
-        running, start, end = list(range(len(vectors))), 0, min(first, total)
-        while running and start < total:
-            asked = self.ask([vectors[i] for i in running], slice(start, end))
-            for i, evaluation in zip(running, asked, strict=True):
-                parts[i].append(evaluation)
-            slack = 2 * math.sqrt(math.log(1 / delta) / (2 * end))
-            mark = fmean(best.rewards[:end])
-            running = [i for i in running if fmean(_joined(parts[i]).rewards) - mark + slack >= 0]
-            start, end = end, min(2 * end, total)
-        return [_joined(part) for part in parts]
-
-    def ask(self, vectors: Sequence[Tensor | None], part: slice = slice(None)) -> list[Evaluation]:
-        """Evaluate any soft tokens (m, D), which need be of no space, on a ``part`` of the questions.
+    def ask(self, vectors: Sequence[Tensor | None]) -> list[Evaluation]:
+        """Evaluate any soft tokens (m, D), which need be of no space.
 
         They are added to the anchors if the space's points are. None is greedy decoding without soft tokens.
         """
-        problems, accepted = self.problems[part], self._accepted[part]
-        anchors = dict(zip([p.id for p in problems], self._anchors[part], strict=False))
+        anchors = dict(zip([p.id for p in self.problems], self._anchors, strict=False))
         method = _Complete(vectors, anchors, self.space.placement, self._max_new_tokens)
-        results = self._run(problems, method)
+        results = self._run(self.problems, method)
         rewards = [
             [self._reward(candidate, p, answers) for candidate in result.candidates]
-            for p, answers, result in zip(problems, accepted, results, strict=True)
+            for p, answers, result in zip(self.problems, self._accepted, results, strict=True)
         ]
         return [
             Evaluation(
@@ -301,15 +277,6 @@ def _accepted(problems: Sequence[Problem], accepted: Sequence[Sequence[str]] | N
                 f"question {problem.name}: expected a correct answer, got none; give gold=, or leave it out"
             )
     return [tuple(answers) for _, answers in pairs]
-
-
-def _joined(parts: Sequence[Evaluation]) -> Evaluation:
-    return Evaluation(
-        (),
-        tuple(reward for part in parts for reward in part.rewards),
-        sum(part.tokens for part in parts),
-        tuple(text for part in parts for text in part.texts),
-    )
 
 
 def _hashed(token_ids: Sequence[int]) -> str:

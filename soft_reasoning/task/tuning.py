@@ -57,7 +57,6 @@ def tune(
     batch: int = 1,
     region: float = 0.6,
     finalists: int = 5,
-    delta: float = 0.05,
     history: str | PathLike[str] | None = None,
     on_evaluation: Callable[[Evaluation], None] = lambda _: None,
 ) -> Tuned:
@@ -66,8 +65,7 @@ def tune(
     ``initial`` points are random and are evaluated together. Later ones, ``batch`` at a time, maximise
     q-log-noisy-expected-improvement under a Gaussian process with the binomial variances as known noise,
     within a trust region around the point of highest posterior mean. The ``finalists``, those of highest
-    posterior mean that answered all questions, are compared on the validation questions; without them the
-    first finalist is taken.
+    posterior mean, are compared on the validation questions; without them the first finalist is taken.
 
     Args:
         objective: The questions that the search sees.
@@ -77,8 +75,6 @@ def tune(
         batch: Later points that are proposed and evaluated together.
         region: Half the trust region's width, as a share of half the bounds' width.
         finalists: Points that are validated.
-        delta: Error probability at which Hoeffding's bound drops a point, as in
-            :meth:`TaskObjective.evaluate`.
         history: A file to which each evaluation is appended. An existing one is continued: its points are
             not evaluated again.
         on_evaluation: Called after each evaluation.
@@ -106,17 +102,14 @@ def tune(
         else:
             count = min(batch, evaluations - len(done))
             points = propose(done, bounds, region, count, seed_for(seed, "tune", len(done)))
-        full = [e for e in done if len(e.rewards) == len(objective.problems)]
-        best = max(full, key=lambda e: e.mean) if full else None
-        for evaluation in objective.evaluate(points, best=best, delta=delta):
+        for evaluation in objective.evaluate(points):
             done.append(evaluation)
             if file is not None:
                 with open(file, "a", encoding="utf-8") as lines:
                     lines.write(json.dumps(asdict(evaluation)) + "\n")
             on_evaluation(evaluation)
-    full = [e for e in done if len(e.rewards) == len(objective.problems)]
     means = posterior_means(done, bounds)
-    ranked = sorted(full, key=lambda e: -means[done.index(e)])
+    ranked = sorted(done, key=lambda e: -means[done.index(e)])
     chosen, validated = ranked[0], None
     judge = objective if validation is None else validation
     if validation is not None:
@@ -134,7 +127,7 @@ def read_history(file: Path, objective: TaskObjective) -> list[Evaluation]:
     """Return the evaluations in ``file``, without a last line that was cut; none without a file.
 
     Raises:
-        OptionError: If they are of another space, or of more questions.
+        OptionError: If they are of another space, or of another number of questions.
     """
     if not file.exists():
         return []
@@ -149,7 +142,7 @@ def read_history(file: Path, objective: TaskObjective) -> list[Evaluation]:
         raise OptionError(
             "history", f"expected evaluations of a search, got {file}; take another file"
         ) from error
-    if any(len(e.u) != objective.dim or len(e.rewards) > len(objective.problems) for e in read):
+    if any(len(e.u) != objective.dim or len(e.rewards) != len(objective.problems) for e in read):
         raise OptionError("history", f"expected evaluations of this search, got {file}; take another file")
     return read
 

@@ -18,7 +18,7 @@ from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.task import Evaluation, TaskObjective, tune
+from soft_reasoning.task import TaskObjective, tune
 from soft_reasoning.task.space import TaskPoint, TaskSpace
 from soft_reasoning.types import Problem, UserError, generator_for
 
@@ -88,20 +88,6 @@ def test_answers_of_programs_stand_for_references(context):
     assert objective(X).tolist() == pytest.approx([2 / 3 * value for value in labelled(X).tolist()])
     with pytest.raises(UserError, match="p0: expected a correct answer"):
         TaskObjective(unlabelled, TaskSpace(), context)
-
-
-def test_a_point_that_is_clearly_worse_is_dropped_early(context):
-    objective = TaskObjective(PROBLEMS, TaskSpace(dim=6), context, max_new_tokens=30)
-    best = Evaluation((), (1.0,) * 24, 0)
-    X = points(objective, 3)
-    hopeless = [e for e in objective.evaluate(X, best=best, first=4, delta=0.5) if len(e.rewards) < 24]
-    full = objective.evaluate(X)
-    assert hopeless, "the fake model is right in few cases"
-    for evaluation in hopeless:
-        [whole] = [e for e in full if e.u == evaluation.u]
-        assert evaluation.rewards == whole.rewards[: len(evaluation.rewards)]
-    worst = Evaluation((), (0.0,) * 24, 0)
-    assert [e.rewards for e in objective.evaluate(X, best=worst, first=4)] == [e.rewards for e in full]
 
 
 def test_bad_values(context):
