@@ -125,7 +125,7 @@ class TaskObjective(BaseTestProblem):
         self.evaluations: list[Evaluation] = []
         self.likely: list[int] = self._likely(space.likely_tokens) if space.likely_tokens else []
         self._vectors = space.bind(context.engine, context.seed, self.likely)
-        self._anchors: list[Tensor] = self._greedy_anchors() if space.anchored else []
+        self._anchors: dict[str, Tensor] = self._greedy_anchors() if space.anchored else {}
         self.dim: int = space.dimensions
         self.continuous_inds: list[int] = list(range(self.dim))
         self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
@@ -168,9 +168,8 @@ class TaskObjective(BaseTestProblem):
 
         They are added to the anchors if the space's points are. None is greedy decoding without soft tokens.
         """
-        anchors = dict(zip([p.id for p in self.problems], self._anchors, strict=False))
-        method = _Complete(vectors, anchors, self.space.placement, self._max_new_tokens)
-        results = self._run(self.problems, method)
+        method = _Complete(vectors, self._anchors, self.space.placement, self._max_new_tokens)
+        results = self._run(method)
         rewards = [
             [self._reward(candidate, p, answers) for candidate in result.candidates]
             for p, answers, result in zip(self.problems, self._accepted, results, strict=True)
@@ -218,25 +217,25 @@ class TaskObjective(BaseTestProblem):
         """The ids of the first tokens of largest mean probability over the questions."""
         engine = self.context.engine
         method = _Looks()
-        self._run(self.problems, method)
+        self._run(method)
         mean = torch.stack([method.probabilities[p.id] for p in self.problems]).mean(0)
         mean[list(engine.tokenizer.all_special_ids)] = 0
         if count > int((mean > 0).sum()):
             raise UserError(f"dim: expected at most the vocabulary's size, got {count}")
         return mean.topk(count).indices.tolist()
 
-    def _greedy_anchors(self) -> list[Tensor]:
+    def _greedy_anchors(self) -> dict[str, Tensor]:
         method = _Anchors(self.space.tokens)
-        self._run(self.problems, method)
-        return [method.anchors[p.id] for p in self.problems]
+        self._run(method)
+        return method.anchors
 
     def _checked(self, X: Tensor) -> Tensor:
         if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
             raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
         return X.detach().double().cpu().reshape(-1, self.dim)
 
-    def _run(self, problems: Sequence[Problem], method: Method) -> Sequence[Result]:
-        results = self._solve(problems, method)
+    def _run(self, method: Method) -> Sequence[Result]:
+        results = self._solve(self.problems, method)
         for result in results:
             for role, usage in result.usage.items():
                 self.usage[role] = self.usage.get(role, Usage()) + usage

@@ -109,7 +109,7 @@ def tune(
                     lines.write(json.dumps(asdict(evaluation)) + "\n")
             on_evaluation(evaluation)
     means = posterior_means(done, bounds)
-    ranked = sorted(done, key=lambda e: -means[done.index(e)])
+    ranked = [done[i] for i in sorted(range(len(done)), key=lambda i: -means[i])]
     chosen, validated = ranked[0], None
     judge = objective if validation is None else validation
     if validation is not None:
