@@ -43,9 +43,11 @@ def test_a_search_that_was_interrupted_ends_as_one_that_was_not(context, tmp_pat
     again = objective(context)
     assert tune(again, history=path, **settings) == whole
     assert len(again.evaluations) == 4, "the others came from the file"
-    with pytest.raises(OptionError, match="history: expected evaluations of this search"):
-        other = TaskObjective(PROBLEMS[:12], TaskSpace(dim=5), context)
-        tune(other, history=path, **settings)
+    others = [TaskObjective(PROBLEMS[:12], TaskSpace(dim=5), context)]
+    others += [objective(context, PROBLEMS[:count]) for count in (11, 13)]
+    for other in others:
+        with pytest.raises(OptionError, match="history: expected evaluations of this search"):
+            tune(other, history=path, **settings)
 
 
 def test_the_finalists_are_compared_on_other_questions(context):
