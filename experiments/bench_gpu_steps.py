@@ -184,7 +184,10 @@ class Bench:
         )
         runner = engine._runner
         self.say(
-            name, "engine:", type(runner).__name__, "with graphs" if runner._graphs else "WITHOUT GRAPHS"
+            name,
+            "engine:",
+            type(runner).__name__,
+            "with graphs" if getattr(runner, "_graphs", None) else "WITHOUT GRAPHS",
         )
         for rows in self.rows:
             for temperature in (0.8, 0.0):

@@ -64,6 +64,8 @@ class Engine:
     """What :meth:`prepare` makes of a request."""
     reads_hidden_states: bool = False
     """Whether it takes requests with ``hidden_state``."""
+    writes_in_turns: bool = False
+    """Whether a deadline changes the random numbers of a sampled text."""
     batch_invariant: bool | None = None
     """Whether a test request gave the same bits alone as in a batch; None if this was not tested."""
 

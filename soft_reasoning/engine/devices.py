@@ -6,7 +6,7 @@ import logging
 import math
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from time import perf_counter, thread_time
 
@@ -42,14 +42,13 @@ log: logging.Logger = logging.getLogger(__name__)
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the device ``name``; for None a GPU (cuda, else mps) if the machine has one, else the CPU.
+    """Return the device ``name``; for None cuda if the machine has it, else the CPU.
 
     Raises:
         UserError: If there is no such device.
     """
     if name is None:
-        name = "mps" if torch.backends.mps.is_available() else "cpu"
-        name = "cuda" if torch.cuda.is_available() else name
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -74,8 +73,8 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
     tokens = max(4096, int(free / max(position_bytes, 1)))
     if on_gpu and position_bytes:
         log.info(
-            "keys and values take at most %.1f GB, half of what the weights leave free: %s tokens "
-            "(engine.max_batch_tokens)",
+            "keys and values of running requests take at most %.1f GB, half of what the weights leave free: "
+            "%s tokens (engine.max_batch_tokens)",
             tokens * position_bytes / 1e9,
             f"{tokens:,}",
         )
@@ -128,6 +127,11 @@ def choose_threads(threads: int | None, parameters: int, dtype: torch.dtype, wid
             log.info("%d %s: %s (engine.threads)", threads, "thread" if threads == 1 else "threads", reason)
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def current_device(device: torch.device) -> AbstractContextManager[object]:
+    """Make a GPU the current one: Triton starts kernels on that of the thread, not on that of the data."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def on_device(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:

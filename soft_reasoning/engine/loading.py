@@ -309,8 +309,8 @@ def end_of_turn(tokenizer: Any) -> set[int]:
     _, shown, after = rendered.rpartition(text)
     if not shown or not after:
         return set()
-    first = tokenizer.encode(after, add_special_tokens=False)[0]
-    return {first} & {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
+    first = set(tokenizer.encode(after, add_special_tokens=False)[:1])
+    return first & {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
 
 
 def context_length(config: Any) -> int:

@@ -37,6 +37,8 @@ def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[
         rows: The R requests with their tokens so far.
         eos: End tokens, which no row may choose before its ``min_new_tokens``.
     """
+    if logits.device.type == "mps":  # which has no float64
+        logits = logits.cpu()
     device, normalisers, allowed = logits.device, logits.logsumexp(-1), logits
     forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
     ends = [token for token in eos if token < logits.shape[-1]]

@@ -76,7 +76,10 @@ def test_what_decides_no_token_is_not_in_the_key(engine):
     assert key(engine, replace(BASE, soft=SOFT.clone().requires_grad_())) == key(engine, BASE)
     last = [key(engine, replace(BASE, position=position)) for position in (4, None)]
     assert last[0] == last[1]
+    late = replace(BASE, deadline=1.0)  # vLLM draws other numbers for it
+    assert request_key(engine.prepare(late), b"engine", writes_in_turns=True) != key(engine, BASE)
     greedy = replace(BASE, sampling=Sampling())
+    assert request_key(engine.prepare(replace(greedy, deadline=1.0)), b"engine", True) == key(engine, greedy)
     assert key(engine, greedy) == key(engine, replace(greedy, seed=9))
     hot = replace(BASE, sampling=Sampling(first_temperature=2.0))
     assert key(engine, hot) != key(engine, replace(hot, seed=9))
@@ -107,6 +110,7 @@ def test_an_engine_is_known_by_all_that_it_is(engine, monkeypatch):
 
     same = engine_identity(engine)
     assert engine_identity(FakeEngine()) == same == engine_identity(changed(settings={"threads": 4}))
+    assert engine_identity(changed(settings={"max_batch_rows": 4})) == same
     others = [
         Other(),
         FakeEngine(hidden_size=16),

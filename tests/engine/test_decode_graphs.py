@@ -1,6 +1,7 @@
 """Decode steps over fixed buffers: the tokens of the other steps, and what a GPU needs to capture them."""
 
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
@@ -84,9 +85,10 @@ def serve_without_graphs(family: str) -> dict:
 
 def test_steps_that_the_buffers_do_not_hold_run_without_them(graphs, monkeypatch):
     monkeypatch.setattr(decode_graphs, "SIZES", (1, 2, 4))  # of rows
-    check_same(
-        serve(HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())), serve_without_graphs("llama")
-    )
+    for bound, most in ((None, 4), (16, 16)):  # by default no step has more rows than a graph
+        engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), max_batch_rows=bound)
+        assert engine._runner.max_rows == most
+        check_same(serve(engine), serve_without_graphs("llama"))
     monkeypatch.setattr(decode_graphs, "MOST_BLOCKS", 2 * decode_graphs.PART)
     check_same(
         serve(HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())), serve_without_graphs("llama")
@@ -138,34 +140,43 @@ def test_rows_that_look_alike_do_not_get_the_blocks_of_earlier_ones():
 
 
 class Graph:
-    """Stands for a CUDA graph."""
+    """Stands for a CUDA graph: a replay writes into the memory that the captured step returned."""
 
     def replay(self) -> None:
-        pass
+        self.logits.copy_(self.run())
 
 
 @pytest.fixture
 def capturing(monkeypatch):
-    """DecodeGraphs capture on the CPU; the shapes that they capture are listed, unless an error is set."""
-    seen, run = {"count": 0, "error": None}, decode_graphs.DecodeGraphs.__init__
+    """DecodeGraphs capture on the CPU; captures are counted, and fail with an error that is set."""
+    seen, made = {"count": 0, "error": None}, decode_graphs.DecodeGraphs.__init__
+    step = decode_graphs.DecodeGraphs._run
+
+    def run(self, *shape):
+        seen["step"] = partial(step, self, *shape)
+        seen["logits"] = seen["step"]()
+        return seen["logits"]
 
     @contextmanager
-    def graph(*_, **__):
+    def graph(captured, **_):
         seen["count"] += 1
         if seen["error"]:
             raise seen["error"]
         yield
+        captured.run, captured.logits = seen["step"], seen["logits"]
 
     def captures(self, forward, device):
-        run(self, forward, device)
+        made(self, forward, device)
         self._captures = True
 
     monkeypatch.setattr(decode_graphs.DecodeGraphs, "__init__", captures)
+    monkeypatch.setattr(decode_graphs.DecodeGraphs, "_run", run)
     for name, value in {
         "CUDAGraph": Graph,
         "graph": graph,
         "graph_pool_handle": lambda: None,
         "current_stream": lambda: None,
+        "Stream": lambda _: None,
         "set_stream": lambda _: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
@@ -188,6 +199,16 @@ def test_one_graph_serves_all_batches_of_a_shape(capturing):
     runner.resize(2048)  # the pool is another
     runner.decode(decoding(runner, [5, 40, 70]))
     assert capturing["count"] == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_captured_step_passes_the_probe_and_gives_the_same_tokens(capturing, graphs, caplog, dtype):
+    engine = HuggingFaceEngine.from_loaded(tiny("llama").to(dtype), FakeTokenizer())
+    assert engine._runner._graphs is not None and not caplog.messages
+    probed, got = capturing["count"], serve(engine)
+    assert 0 < probed < capturing["count"]
+    if dtype == torch.float32:
+        check_same(got, serve_without_graphs("llama"))
 
 
 def test_where_a_step_cannot_be_captured_it_runs_all_the_same(capturing, graphs, caplog):

@@ -24,6 +24,7 @@ from soft_reasoning.engine import loading
 from soft_reasoning.engine.devices import is_out_of_memory
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.huggingface.attention import KeyValuePool
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.loading import eos_ids
 from soft_reasoning.engine.paths import weights_fingerprint
@@ -182,6 +183,8 @@ def test_a_template_without_a_special_token_behind_a_message_adds_no_end(templat
     tokenizer.chat_template = template
     model = SimpleNamespace(generation_config=None, config=PretrainedConfig(eos_token_id=[1, 3]))
     assert eos_ids(model, tokenizer) == {1, 3}
+    tokenizer.encode = lambda *_, **__: []  # a tokenizer for which the text behind a message is no token
+    assert eos_ids(model, tokenizer) == {1, 3}
 
 
 def test_the_context_bounds_new_tokens(engine):
@@ -226,6 +229,31 @@ def test_a_single_request_beyond_memory_is_the_users_to_mend(engine, monkeypatch
     scarce(monkeypatch, 0)
     with pytest.raises(UserError, match="memory for a prompt of 15 tokens"):
         fresh.generate([Request(tuple(range(5, 20)), max_new_tokens=4)])
+
+
+def test_a_prompt_beyond_the_bound_runs_where_two_pools_do_not_fit(engine, monkeypatch):
+    resized = KeyValuePool.resized
+
+    def scarce_pool(self, blocks):
+        if blocks and self.blocks:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return resized(self, blocks)
+
+    monkeypatch.setattr(KeyValuePool, "resized", scarce_pool)
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer, max_batch_tokens=200)
+    asked = [Request(tuple(range(5, 45)) * count, max_new_tokens=4) for count in (1, 10, 1)]
+    texts = [[done.token_ids for done in each.generate(asked)] for each in (fresh, engine)]
+    assert texts[0] == texts[1] and fresh.max_batch_tokens == 200
+
+
+def test_requests_that_start_again_are_those_whose_progress_is_shown(engine, monkeypatch):
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    scarce(monkeypatch, 3)
+    fresh.add(requests())
+    while not fresh._running or fresh.max_batch_tokens > 1000:
+        fresh.step()
+    fresh.step()
+    assert all(fresh.queued[sequence.ticket] is sequence for sequence in fresh._running)
 
 
 class TestWeightsThatDoNotFit:

@@ -30,6 +30,7 @@ from soft_reasoning.types import Completion
 
 RESOURCES = (
     "max_batch_tokens",
+    "max_batch_rows",
     "max_num_seqs",
     "max_num_batched_tokens",
     "gpu_memory_utilization",
@@ -66,11 +67,11 @@ OWN, NONE = "run", "none"
 """Values of the option ``cache`` that are no folder."""
 
 
-def request_key(row: RunningRequest, engine: bytes) -> bytes:
+def request_key(row: RunningRequest, engine: bytes, writes_in_turns: bool = False) -> bytes:
     """Return the key of a request to ``engine`` (its identity).
 
-    ``role``, ``deadline`` and ``turn`` are left out, since they decide no token of a finished completion. The
-    seed is left out where nothing is drawn.
+    ``role``, ``deadline`` and ``turn`` are left out, since they decide no token of a finished completion,
+    unless the engine writes in turns under a deadline. The seed is left out where nothing is drawn.
     """
     request, soft = row.request, row.soft
     drawn = row.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
@@ -78,6 +79,7 @@ def request_key(row: RunningRequest, engine: bytes) -> bytes:
         **{part.name: getattr(request, part.name) for part in fields(request) if part.name not in APART},
         "max_new_tokens": row.max_new_tokens,
         "seed": request.seed if drawn else None,
+        **({"in_turns": True} if writes_in_turns and drawn and request.deadline is not None else {}),
         "position": len(row.head),
         "soft": None if soft is None else (tuple(soft.shape), soft.dtype),
     }
@@ -160,11 +162,12 @@ class Replay:
 
     def __init__(self, engine: Any, store: CompletionStore) -> None:
         self._store, self._identity = store, engine_identity(engine)
+        self._in_turns: bool = engine.writes_in_turns
         self._keys: dict[int, tuple[bytes, int]] = {}  # of queued requests, with their ``max_new_tokens``
 
     def begin(self, rows: Mapping[int, RunningRequest]) -> dict[int, Completion]:
         """Return the stored completions among ``rows``, by ticket, and note the keys of the others."""
-        keys = {ticket: request_key(row, self._identity) for ticket, row in rows.items()}
+        keys = {ticket: request_key(row, self._identity, self._in_turns) for ticket, row in rows.items()}
         stored = self._store.find(set(keys.values()))
         replayed: dict[int, Completion] = {}
         for ticket, key in keys.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,6 +32,8 @@ WIDER = 4
 """Factor between the widths of the block table: few widths make few graphs."""
 MOST_BLOCKS = 2**16
 """Rows times width of a block table: the kernel keeps a sum in memory for every ``PART`` of these blocks."""
+CAPTURING: threading.Lock = threading.Lock()
+"""Only one graph of a process may be captured at a time."""
 
 
 class DecodePass:
@@ -62,10 +65,14 @@ class DecodeGraphs:
     Args:
         forward: Maps a pass and its token ids (R,) to the logits (R, V) of the next tokens.
         device: The model's.
+
+    Attributes:
+        most_rows: Rows of the largest step.
     """
 
     def __init__(self, forward: Callable[[DecodePass, Tensor], Tensor], device: torch.device) -> None:
         self._forward = forward
+        self.most_rows: int = SIZES[-1]
         self._captures = device.type == "cuda"
         self._inputs = torch.zeros(
             2 * SIZES[-1], dtype=torch.long, device=device
@@ -125,9 +132,10 @@ class DecodeGraphs:
         if not self._captures:
             return run
         run()  # compiles kernels and lets libraries choose their algorithms
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        try:  # other threads may use the device meanwhile
-            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+        graph, stream, device = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), self._table.device
+        settings = {"pool": self._memory, "stream": torch.cuda.Stream(device)}
+        try:  # other threads may use the device meanwhile, but may not capture
+            with CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local", **settings):
                 logits = run()
         except RuntimeError as error:
             if is_out_of_memory(error):

@@ -18,6 +18,7 @@ from soft_reasoning.engine.base import Engine, Outcome
 from soft_reasoning.engine.devices import (
     choose_device,
     choose_threads,
+    current_device,
     fitting_tokens,
     is_out_of_memory,
     keep_freed_memory,
@@ -40,7 +41,7 @@ class HuggingFaceEngine(Engine):
 
     Args:
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; see :func:`choose_dtype` for auto.
-        device: The device; None takes cuda, else mps, else the CPU. ``device_map`` distributes the model over
+        device: The device; None takes cuda, else the CPU. ``device_map`` distributes the model over
             several devices instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
         adapter: A folder (or hub name) of PEFT weights, merged into the model's weights.
@@ -48,6 +49,7 @@ class HuggingFaceEngine(Engine):
             the free memory. It is halved permanently when memory runs out.
         max_batch_rows: Maximum number of sequences that run at once; others wait. None is no bound, but
             ``ROWS_ON_CPU`` for a large model on the CPU: more rows save little time and delay first results.
+            With CUDA graphs None is as many rows as the largest graph has.
         threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default if a
             product is faster with it than with one thread when the model is loaded.
 
@@ -133,14 +135,16 @@ class HuggingFaceEngine(Engine):
         generation = getattr(model, "generation_config", None)
         self.max_new_tokens = getattr(generation, "max_new_tokens", None)
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
-        self._runner = choose_runner(model)
+        with current_device(self.device):
+            self._runner = choose_runner(model)
         self.batch_invariant = self._runner.batch_invariant
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
         if max_batch_rows is None and self.device.type == "cpu" and loading.is_large(model):
             max_batch_rows = ROWS_ON_CPU
-        self._runner.max_rows = min(filter(None, (self._runner.max_rows, max_batch_rows)), default=None)
+        rows = max_batch_rows or self._runner.good_rows
+        self._runner.max_rows = min(filter(None, (self._runner.max_rows, rows)), default=None)
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._restart([])
@@ -166,8 +170,9 @@ class HuggingFaceEngine(Engine):
             started = self._runner.admit(self._waiting, len(self._running))
             self._running += started
             rows = started or list(self._running)
-            logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
-            outcomes = self.extend(rows, logits)
+            with current_device(self.device):
+                logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
+                outcomes = self.extend(rows, logits)
         except BaseException as error:
             if is_out_of_memory(error):
                 return self._halve()
@@ -218,6 +223,7 @@ class HuggingFaceEngine(Engine):
     def _restart(self, sequences: Many[Sequence]) -> None:
         """Drop all state, and start again with ``sequences``."""
         fresh = [self.prepare(sequence.request, sequence.ticket) for sequence in sequences]
+        self.queued.update((sequence.ticket, sequence) for sequence in fresh)
         self._running, self._waiting = [], self._in_order([], fresh)
         self._runner.resize(self.max_batch_tokens)
 

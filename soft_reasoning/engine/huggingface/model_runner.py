@@ -37,11 +37,12 @@ class Runner:
     """A model, its embedding lookup and its device: the base of both runners.
 
     A pass has a multiple of ``padding`` rows. ``batch_invariant``: in the probe no bit of a row depended on
-    the other rows of its batch. ``max_rows`` bounds the rows of a batch. ``position_bytes`` is the size of a
-    position's keys and values, known after the first pass.
+    the other rows of its batch. ``max_rows`` bounds the rows of a batch; beyond ``good_rows`` a step takes
+    much longer. ``position_bytes`` is the size of a position's keys and values, known after the first pass.
     """
 
     max_rows: int | None = None
+    good_rows: int | None = None
     position_bytes: float = 0.0
     peak_kv_bytes: int = 0
     batch_invariant: bool = False
@@ -115,7 +116,8 @@ class ModelRunner(Runner):
 
     It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
     in progress, prompts and new tokens together. With ``graphs`` decode steps are computed by
-    :class:`DecodeGraphs`, as far as its buffers hold them, and else by a :class:`Pass` like prompts.
+    :class:`DecodeGraphs`, as far as its buffers hold them, and else by a :class:`Pass` like prompts;
+    ``good_rows`` is the largest number of rows that they hold.
     """
 
     def __init__(self, model: Any, *, max_tokens: int, graphs: bool = False) -> None:
@@ -125,6 +127,7 @@ class ModelRunner(Runner):
         if graphs:
             fuse_norms(view)
         self._graphs = DecodeGraphs(self._forward_ids, self.device) if graphs else None
+        self.good_rows = None if self._graphs is None else self._graphs.most_rows
         self._pool = KeyValuePool(0)
         self.resize(max_tokens)
 
@@ -203,6 +206,7 @@ class ModelRunner(Runner):
 
     def _prepare_pool(self) -> None:
         if self._pool.blocks != self.blocks.total + 1:
+            self._use(self._pool.resized(0))  # frees the memory
             self._use(self._pool.resized(self.blocks.total + 1))  # the last block is spare
             self._pool.clear([self.blocks.total])
         if fresh := self.blocks.take_fresh():

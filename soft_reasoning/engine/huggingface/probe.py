@@ -175,7 +175,7 @@ def in_float32(model: Any) -> Generator[None]:
 
 def divergence(logits: Tensor, exact: Tensor) -> float:
     """The mean KL divergence (nats) of the distributions of ``logits`` (..., V) from those of ``exact``."""
-    log, other = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
+    log, other = (x.cpu().double().log_softmax(-1) for x in (exact, logits))  # mps has no float64
     return float((log.exp() * (log - other)).sum(-1).mean())
 
 
@@ -276,7 +276,8 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
                 for sequence in running:
                     sequence.ids.append(int(ids[sequence.ticket, position]))
                 rows = runner.decode(running)
-            logits |= {(s.ticket, position): row for s, row in zip(running, rows, strict=True)}
+            kept = rows.clone()  # a graph writes the next step's logits into the same memory
+            logits |= {(s.ticket, position): row for s, row in zip(running, kept, strict=True)}
             if step and len(running) > 1:
                 runner.release(running.pop((0, len(running) // 2, -1)[step % 3 - 1]))
         for sequence in running:

@@ -82,6 +82,8 @@ class VLLMEngine(Engine):
         >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
     """
 
+    writes_in_turns = True  # of ``TURN`` tokens, each with a seed of its own
+
     def __init__(
         self,
         path: str,
@@ -124,14 +126,22 @@ class VLLMEngine(Engine):
                 )
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
-            model = self._engine.model_config
-            self.set_embeddings(*load_embeddings(name, config, dtype=model.dtype, **source))
-            with torch.device("meta"):
-                self.model: Any = AutoModelForCausalLM.from_config(
-                    config, dtype=model.dtype, trust_remote_code=trust_remote_code
-                )
+            try:
+                self._set_up(name, config, source)
+            except BaseException:
+                self._shut_down()
+                raise
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             raise UserError(loading.explain(name, error)) from error
+
+    def _set_up(self, name: str, config: Any, source: dict[str, Any]) -> None:
+        """Read what the engine needs beside vLLM, which runs."""
+        model = self._engine.model_config
+        self.set_embeddings(*load_embeddings(name, config, dtype=model.dtype, **source))
+        with torch.device("meta"):
+            self.model: Any = AutoModelForCausalLM.from_config(
+                config, dtype=model.dtype, trust_remote_code=source["trust_remote_code"]
+            )
         self.context_length: int = model.max_model_len
         self._dtype: torch.dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
@@ -140,11 +150,7 @@ class VLLMEngine(Engine):
         # By vLLM's name for a request: its ticket, and the function that reads its output.
         self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
         self._done: list[tuple[int, Outcome]] = []
-        try:
-            self._check_soft_tokens(config.model_type)
-        except BaseException:
-            self.close()
-            raise
+        self._check_soft_tokens(config.model_type)
 
     def begin(self, rows: dict[int, RunningRequest]) -> None:
         """Start work on ``rows``, by ticket. Requests that only read come first."""
@@ -183,8 +189,13 @@ class VLLMEngine(Engine):
         """Release memory and devices; the engine cannot be used afterwards."""
         with self.lock:
             self.drop(list(self.queued))
+        self._shut_down()
+        del self._lookup, self._weight
+
+    def _shut_down(self) -> None:
+        """End vLLM."""
         self._engine.engine_core.shutdown()
-        del self._engine, self._lookup, self._weight
+        del self._engine
         gc.collect()
         from vllm.distributed import (  # pyright: ignore[reportMissingImports]
             cleanup_dist_env_and_memory,
