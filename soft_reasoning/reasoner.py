@@ -35,7 +35,7 @@ from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.schedule.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution, solutions_of
-from soft_reasoning.task.learning import Learned, Tuning
+from soft_reasoning.task.learning import Tuning, TuningResult
 from soft_reasoning.task.objective import TaskObjective
 from soft_reasoning.task.probe import ProbeFitting
 from soft_reasoning.task.space import TaskSpace
@@ -342,7 +342,7 @@ class SoftReasoner:
         tuning: Tuning | None = None,
         *,
         history: str | PathLike[str] | None = None,
-    ) -> Learned:
+    ) -> TuningResult:
         """Learn soft tokens from a task's questions: screen, search, validate.
 
         Args:

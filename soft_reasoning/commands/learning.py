@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -17,6 +18,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.judge.probe import Probe
+from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
@@ -27,7 +29,7 @@ from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.task import Evaluation, Learned, ProbeFitting, Screened, Tuned, Tuning
+from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tuning, TuningResult
 from soft_reasoning.task.objective import Run
 from soft_reasoning.types import Problem, Result, Usage
 
@@ -71,15 +73,28 @@ def learn_configured(config: DictConfig, words: Sequence[str], folder: Path) -> 
             display.say(describe_loaded(engine))
             completions = StoreFile.of(config.cache, config.cache_gb, folder if unlocked is None else None)
             with replaying(completions, context.engines), display:
+                after = partial(next_command, config, words, len(problems))
                 if isinstance(learner, ProbeFitting):
-                    report_probe(learner.fit(problems, context, run=run), folder)
+                    probe = learner.fit(problems, context, run=run)
+                    computes = TASK in context.prompts.wording.tasks
+                    use = ["method=mixed_consistency"] if computes else ["method=best_of_n", "verifier=probe"]
+                    report_probe(probe, folder, after(*use, f"probe={folder / PROBE}"))
                 else:
-                    report(_learn(learner, problems, context, folder, run, display), folder)
+                    learned = _learn(learner, problems, context, folder, run, display)
+                    report(learned, folder, after("method=soft_token", f"point={folder / POINT}"))
+
+
+def next_command(config: DictConfig, words: Sequence[str], asked: int, *options: str) -> str:
+    """Return the command that tries what was learnt on the questions after those that were ``asked``."""
+    own = ("tune", "limit", "fresh", "hydra.run.dir", "dataset.offset")
+    kept = [word for word in words if word.partition("=")[0] not in own and not word.startswith("tune.")]
+    offset = f"dataset.offset={config.dataset.offset + asked}"
+    return shlex.join(["soft-reasoning", "run", *options, *kept, offset])
 
 
 def _learn(
     tuning: Tuning, problems: Sequence[Problem], context: Context, folder: Path, run: Run, display: Progress
-) -> Learned:
+) -> TuningResult:
     """Learn soft tokens, with every space and every best point on the ``display``."""
     screened: list[Screened] = []
     searched: list[Evaluation] = []
@@ -141,24 +156,36 @@ def opened(
         os.close(descriptor)
 
 
-def report_probe(probe: Probe, folder: Path) -> None:
-    """Print how well ``probe`` tells correct solutions from wrong ones, and write it."""
+def report_probe(probe: Probe, folder: Path, after: str) -> None:
+    """Print how well ``probe`` tells correct solutions from wrong ones, and write it.
+
+    Args:
+        after: The command that uses it.
+    """
     probe.save(folder / PROBE)
     measured = probe.measured
+    within = (
+        f"{measured['auc_within']:.2f} within a question (mean of {measured['mixed_questions']} questions)"
+        if "auc_within" in measured
+        else "no question has correct and wrong solutions"
+    )
     lines = [
         f"Fitted on {measured['texts']} solutions of {len(probe.questions)} questions, "
         f"{percent(measured['right'])} % of them correct.",
         f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
-        f"{measured['auc_votes']:.2f}), and {measured['auc_within']:.2f} within a question (mean of "
-        f"{measured['mixed_questions']} questions).",
-        f"The probe: soft-reasoning run method=mixed_consistency probe={folder / PROBE}",
+        f"{measured['auc_votes']:.2f}); {within}.",
+        f"To use it on the next questions: {after}",
     ]
     write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")
     print("\n".join([*lines, str(folder / REPORT)]))
 
 
-def report(learned: Learned, folder: Path) -> None:
-    """Print what was learnt, and write it: the point, the report and the plot."""
+def report(learned: TuningResult, folder: Path, after: str) -> None:
+    """Print what was learnt, and write it: the point, the report and the plot.
+
+    Args:
+        after: The command that uses the point.
+    """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
         shown = max(space.spread.high for space in learned.screened)
@@ -172,7 +199,7 @@ def report(learned: Learned, folder: Path) -> None:
         lines = [
             f"Searched {learned.space}: {len(learned.tuned.evaluations)} points.",
             describe_gain(learned.tuned),
-            f"The point: soft-reasoning run method=soft_token point={folder / POINT}",
+            f"To use the point on the next questions: {after}",
         ]
         if plots.available():
             means = [e.mean for e in learned.tuned.evaluations]

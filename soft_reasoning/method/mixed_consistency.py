@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.final import same_answers
+from soft_reasoning.judge.final import same_answers, standing
 from soft_reasoning.judge.probe import Probe
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
@@ -30,8 +30,8 @@ class MixedConsistency(SampledMethod):
 
     The programs come first, since they are short. Then solutions follow one by one until the vote is settled
     (the Beta rule of :class:`~soft_reasoning.search.Stopping`). With a probe a solution's weight is its score
-    as a multiple of the mean score. Candidates are the solutions, then the programs. The trace holds the
-    weight of each. The options of the solutions are those of :class:`SampledMethod`.
+    as a multiple of the mean score of those with an answer. Candidates are the solutions, then the programs.
+    The trace holds the weight of each. The options of the solutions are those of :class:`SampledMethod`.
 
     Args:
         samples: Maximum number of solutions.
@@ -68,9 +68,9 @@ class MixedConsistency(SampledMethod):
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
         programs, solutions = [program.candidate for program in written], list[Candidate]()
-        computed, grader, kind = [c.answer for c in programs], context.grader, problem.answer_type
-        weights, sums = self.votes([], computed, grader, kind)
-        log_odds = list[float]()
+        grader, kind, log_odds = context.grader, problem.answer_type, list[float]()
+        answers = standing(programs, kind)
+        weights, sums = self.votes([], answers, grader, kind)
         while len(solutions) < self.samples and settled(sums) < self.confidence:
             last = len(solutions) + 1 if self.confidence < 1 else self.samples
             completions = yield Generate(
@@ -85,12 +85,11 @@ class MixedConsistency(SampledMethod):
                 log_odds += yield from self.probe.read_log_odds(problem, new, context)
                 scores = self.probe.scores(log_odds, [c.answer for c in solutions], grader, kind)
                 solutions = [replace(c, verified=x) for c, x in zip(solutions, scores, strict=True)]
-            verified = [c.verified for c in solutions]
-            weights, sums = self.votes([c.answer for c in solutions], computed, grader, kind, verified)
-        candidates = [*solutions, *programs]
-        answers = [candidate.answer for candidate in candidates]
-        answer = context.grader.vote(answers, problem.answer_type, weights)
-        return Result(answer, tuple(candidates), ({"weights": weights},))
+            answers, count = standing([*solutions, *programs], kind), len(solutions)
+            scores = [candidate.verified for candidate in solutions]
+            weights, sums = self.votes(answers[:count], answers[count:], grader, kind, scores)
+        answer = grader.vote(answers, kind, weights)
+        return Result(answer, (*solutions, *programs), ({"weights": weights},))
 
     def votes(
         self,
@@ -102,12 +101,15 @@ class MixedConsistency(SampledMethod):
     ) -> tuple[list[float], list[float]]:
         """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one.
 
-        ``scores`` are those of the solutions, None for one that was not judged.
+        ``scores`` are those of the solutions, None for one that was not judged. They are divided by their
+        mean over the solutions with an answer.
         """
         answers = [*solutions, *programs]
         weights, sums = [1.0] * len(answers), list[float]()
-        if total := sum(judged := [1.0 if score is None else score for score in scores]):
-            weights[: len(judged)] = [score * len(judged) / total for score in judged]
+        pairs = zip(solutions, scores, strict=False)
+        judged = [score for answer, score in pairs if answer is not None and score is not None]
+        if total := sum(judged):
+            weights[: len(scores)] = [(score or 0.0) * len(judged) / total for score in scores]
         for group in same_answers(answers, grader, answer_type):
             for place, i in enumerate(i for i in group if i >= len(solutions)):
                 weights[i] = self.program_weight * self.repeat_weight**place

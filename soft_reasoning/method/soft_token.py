@@ -33,7 +33,6 @@ class SoftToken(SampledMethod):
     point: TaskPoint | str | PathLike[str]
     samples: int = 1
     temperature: float = 0.0
-    top_k: int = 0
     name: str = "soft_token"
     short: ClassVar[Mapping[str, str]] = {
         **SampledMethod.short,

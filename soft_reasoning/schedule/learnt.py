@@ -15,7 +15,7 @@ from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
 
-PROBE = Problem("prompt", "1 2 3", None)
+SAMPLE_PROBLEM = Problem("prompt", "1 2 3", None)
 """A question whose prompt identifies the wording."""
 
 
@@ -117,7 +117,7 @@ def made_for(context: Context) -> dict[str, str]:
         model = hashlib.sha256(table.numpy().tobytes()).hexdigest()[:16]
     if adapter := context.engine.settings.get("adapter"):
         model += f"+{_fingerprint(adapter, None)}"
-    ids = json.dumps(context.prompts.solve(PROBE).ids)
+    ids = json.dumps(context.prompts.solve(SAMPLE_PROBLEM).ids)
     return {"model": model, "prompt": hashlib.sha256(ids.encode()).hexdigest()[:16]}
 
 

@@ -1,6 +1,6 @@
 """What a task's questions teach together: a soft token for all of them, and a probe that judges solutions."""
 
-from soft_reasoning.task.learning import Learned, Tuning
+from soft_reasoning.task.learning import Tuning, TuningResult
 from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.probe import ProbeFitting
 from soft_reasoning.task.screening import SPACES, Screened, Spread, screen, spread
@@ -9,7 +9,7 @@ from soft_reasoning.task.tuning import Tuned, tune
 __all__ = [
     "SPACES",
     "Evaluation",
-    "Learned",
+    "TuningResult",
     "ProbeFitting",
     "Screened",
     "Spread",

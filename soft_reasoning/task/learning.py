@@ -17,7 +17,7 @@ from soft_reasoning.types import MAX_NEW_TOKENS, Problem, UserError
 
 
 @dataclass(frozen=True)
-class Learned:
+class TuningResult:
     """What a task taught.
 
     Attributes:
@@ -83,7 +83,7 @@ class Tuning:
         run: Run | None = None,
         on_screened: Callable[[Screened], None] = lambda _: None,
         on_evaluation: Callable[[Evaluation], None] = lambda _: None,
-    ) -> Learned:
+    ) -> TuningResult:
         """Screen the spaces on the first of ``problems``, and search the one with the largest reach.
 
         A solution is rewarded for its question's reference answer. Where a question has none, the model
@@ -98,9 +98,10 @@ class Tuning:
             on_evaluation: Called after each point of the search.
 
         Raises:
-            UserError: For too few questions with an answer.
+            UserError: For too few questions with an answer, or questions of several answer types.
         """
-        pairs = rewarded(problems, context, run)
+        context = one_prompt(problems, context)
+        pairs = rewarded(problems, context, run, self.max_new_tokens)
         count = round((1 - self.validation) * len(pairs))
         if count < 2 or count == len(pairs):
             raise UserError(
@@ -120,7 +121,7 @@ class Tuning:
         )
         searched = [space for space in screened if space.promising] or (screened if self.anyway else [])
         if not searched:
-            return Learned(screened)
+            return TuningResult(screened)
         chosen = max(searched, key=lambda space: space.reach)
         search, validation = (
             TaskObjective(
@@ -136,20 +137,35 @@ class Tuning:
         tuned = tune(
             search, validation, evaluations=self.evaluations, history=history, on_evaluation=on_evaluation
         )
-        return Learned(screened, chosen.name, tuned)
+        return TuningResult(screened, chosen.name, tuned)
+
+
+def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
+    """Return the context in which all ``problems`` are solved, since what is learnt fits one prompt.
+
+    Raises:
+        UserError: For several answer types, whose prompts differ.
+    """
+    types = sorted({problem.answer_type for problem in problems})
+    if len(types) > 1:
+        raise UserError(
+            f"questions: expected one answer type, got {', '.join(types)}; learn from each by itself"
+        )
+    return context.of(problems[0]) if problems else context
 
 
 def rewarded(
-    problems: Sequence[Problem], context: Context, run: Run | None
+    problems: Sequence[Problem], context: Context, run: Run | None, max_new_tokens: int
 ) -> list[tuple[Problem, tuple[str, ...]]]:
     """Return the problems with the answers that are rewarded, without problems that have none.
 
-    They are the reference answer, or where there is none those of programs that the model writes.
+    They are the reference answer, or where there is none those of programs that the model writes, of up to
+    ``max_new_tokens``.
     """
     unlabelled = [problem for problem in problems if problem.gold is None]
     written: dict[str, tuple[str, ...]] = {}
     if unlabelled:
-        programs = Programs()
+        programs = Programs(max_new_tokens=max_new_tokens)
         programs.check_wording(context.prompts.wording)
         answers = program_answers(unlabelled, context, programs, run)
         written = {problem.id: found for problem, found in zip(unlabelled, answers, strict=True)}

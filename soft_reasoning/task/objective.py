@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
+from typing import Any
 
 import torch
 from botorch.test_functions.base import BaseTestProblem
@@ -180,12 +182,26 @@ class TaskObjective(BaseTestProblem):
                 tuple(row[i] for row in rewards),
                 sum(result.candidates[i].generated_tokens for result in results),
                 tuple(
-                    _hashed(result.candidates[i].token_ids[self.replaced if x is None else 0 :])
+                    self._hashed(result.candidates[i].token_ids[self.replaced if x is None else 0 :])
                     for result in results
                 ),
             )
             for i, x in enumerate(vectors)
         ]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the reward of a point, as JSON: the space, the questions, the model, the settings."""
+        asked = [
+            [p.id, p.question, *answers] for p, answers in zip(self.problems, self._accepted, strict=True)
+        ]
+        return {
+            "space": asdict(self.space),
+            "questions": hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
+            "seed": self.context.seed,
+            "max_new_tokens": self._max_new_tokens,
+            **made_for(self.context),
+        }
 
     @property
     def replaced(self) -> int:
@@ -228,6 +244,11 @@ class TaskObjective(BaseTestProblem):
         method = _Anchors(self.space.tokens)
         self._run(method)
         return method.anchors
+
+    def _hashed(self, token_ids: Sequence[int]) -> str:
+        """The hash of as many tokens as a text has that follows the soft tokens and is cut."""
+        shown = tuple(token_ids)[: self._max_new_tokens - self.replaced]
+        return hashlib.sha256(repr(shown).encode()).hexdigest()[:8]
 
     def _checked(self, X: Tensor) -> Tensor:
         if X.ndim == 0 or X.shape[-1] != self.dim or not torch.isfinite(X).all():
@@ -276,10 +297,6 @@ def _accepted(problems: Sequence[Problem], accepted: Sequence[Sequence[str]] | N
                 f"question {problem.name}: expected a correct answer, got none; give gold=, or leave it out"
             )
     return [tuple(answers) for _, answers in pairs]
-
-
-def _hashed(token_ids: Sequence[int]) -> str:
-    return hashlib.sha256(repr(tuple(token_ids)).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from soft_reasoning.schedule.learnt import made_for, question_marks
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.task.learning import rewarded
+from soft_reasoning.task.learning import one_prompt, rewarded
 from soft_reasoning.task.objective import Run
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling, UserError
 
@@ -62,10 +62,11 @@ class ProbeFitting:
             run: As for :class:`~soft_reasoning.task.TaskObjective`.
 
         Raises:
-            UserError: For fewer than five questions with an answer, or solutions that are all correct or
-                all wrong.
+            UserError: For questions of several answer types, for fewer than five questions with an answer
+                and a solution, or where most of the correct or of the wrong solutions are of one question.
         """
-        labelled = rewarded(problems, context, run)
+        context = one_prompt(problems, context)
+        labelled = rewarded(problems, context, run, self.max_new_tokens)
         asked = [problem for problem, _ in labelled]
         if len(asked) < FOLDS:
             raise UserError(f"questions: expected {FOLDS} or more with an answer, got {len(asked)}")
@@ -83,14 +84,15 @@ class ProbeFitting:
                 rows.append(features)
                 right.append(2 * sum(agreed) > len(agreed))
                 groups.append(number)
-        X, y = np.stack(rows).astype(np.float64) if rows else np.zeros((0, 3)), np.array(right)
-        if len(np.unique(y)) < 2:
-            raise UserError(
-                f"questions: expected correct and wrong solutions, got {int(y.sum())} correct of {len(y)}; "
-                "give more questions"
-            )
-        measured = self._quality(X, y, np.array(groups))
-        model = self._model(X).fit(X, y)
+        if (solved := len(set(groups))) < FOLDS:
+            raise UserError(f"questions: expected {FOLDS} or more with a solution, got {solved}; give more")
+        X, y = np.stack(rows).astype(np.float64), np.array(right)
+        folds = _folds(y, np.array(groups))
+        width = X.shape[1] // 2
+        components = min(self.components, len(X) // 2, *(len(seen) for seen, _ in folds))
+        model = regression([width, width], components, self.strength)
+        measured = _quality(model, X, y, np.array(groups), folds)
+        model.fit(X, y)
         bias = model.decision_function(np.zeros((1, X.shape[1])))[0]  # all its steps are linear
         *weights, vote_weight = (model.decision_function(np.eye(X.shape[1])) - bias).tolist()
         return Probe(
@@ -102,36 +104,47 @@ class ProbeFitting:
             questions=question_marks(asked),
         )
 
-    def _model(self, X: np.ndarray) -> Any:
-        """A regression on the last and the mean states, and on the votes, which are the last column."""
-        width = X.shape[1] // 2
-        return regression([width, width], min(self.components, len(X) // 2), self.strength)
 
-    def _quality(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-        """AUC over all solutions and the mean within a question, by probes that did not see the question.
+Folds: TypeAlias = Sequence[tuple[np.ndarray, np.ndarray]]
+"""The rows that a probe is fitted on, and those that it is tested on."""
 
-        ``auc_votes`` is that of the votes alone.
-        """
-        from sklearn.metrics import roc_auc_score
-        from sklearn.model_selection import GroupKFold, cross_val_predict
 
-        model = self._model(X)
-        scores = cross_val_predict(
-            model, X, y, groups=groups, cv=GroupKFold(FOLDS), method="decision_function"
+def _folds(y: np.ndarray, groups: np.ndarray) -> Folds:
+    """Five parts by question; a probe is fitted on four of them."""
+    from sklearn.model_selection import GroupKFold
+
+    folds = list(GroupKFold(FOLDS).split(y, groups=groups))
+    if any(len(np.unique(y[seen])) < 2 for seen, _ in folds):
+        raise UserError(
+            "questions: expected several with correct and several with wrong solutions, got "
+            f"{int(y.sum())} correct of {len(y)} solutions; give more questions"
         )
-        within = [
-            roc_auc_score(y[rows], scores[rows])
-            for rows in (groups == number for number in np.unique(groups))
-            if 0 < y[rows].sum() < rows.sum()
-        ]
-        return {
-            "texts": len(y),
-            "right": float(y.mean()),
-            "auc": float(roc_auc_score(y, scores)),
-            "auc_votes": float(roc_auc_score(y, X[:, -1])),
-            "auc_within": float(np.mean(within)) if within else float("nan"),
-            "mixed_questions": len(within),
-        }
+    return folds
+
+
+def _quality(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray, folds: Folds) -> dict[str, float]:
+    """AUC over all solutions and the mean within a question, by probes that did not see the question.
+
+    ``auc_votes`` is that of the votes alone, the last column. ``auc_within`` is missing if no question has
+    correct and wrong solutions.
+    """
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import cross_val_predict
+
+    scores = cross_val_predict(model, X, y, cv=folds, method="decision_function")
+    within = [
+        roc_auc_score(y[rows], scores[rows])
+        for rows in (groups == number for number in np.unique(groups))
+        if 0 < y[rows].sum() < rows.sum()
+    ]
+    return {
+        "texts": len(y),
+        "right": float(y.mean()),
+        "auc": float(roc_auc_score(y, scores)),
+        "auc_votes": float(roc_auc_score(y, X[:, -1])),
+        **({"auc_within": float(np.mean(within))} if within else {}),
+        "mixed_questions": len(within),
+    }
 
 
 def regression(widths: Sequence[int], components: int, strength: float) -> Any:

@@ -67,7 +67,7 @@ def spread(rewards: Sequence[Sequence[float]], confidence: float = 0.95) -> Spre
     chance = float(left.square().sum()) / degrees[1]
     if chance <= 0:  # all points answer alike, or differ by constants
         deviation = math.sqrt(between / questions)
-        return Spread(deviation, deviation, deviation)
+        return Spread(deviation, 0.0, deviation)
     tail, ratio = (1 - confidence) / 2, between / chance
     quantiles = [float(stats.f.ppf(share, *degrees)) for share in (1 - tail, tail)]
     bounds = [(ratio / quantile - 1) * chance / questions for quantile in quantiles]

@@ -100,8 +100,10 @@ def tune(
         if len(done) < initial:
             points = random[len(done) :]
         else:
-            count = min(batch, evaluations - len(done))
-            points = propose(done, bounds, region, count, seed_for(seed, "tune", len(done)))
+            start = len(done) - (len(done) - initial) % batch  # of a batch that was interrupted
+            count = min(batch, evaluations - start)
+            points = propose(done[:start], bounds, region, count, seed_for(seed, "tune", start))
+            points = points[len(done) - start :]
         for evaluation in objective.evaluate(points):
             done.append(evaluation)
             if file is not None:
@@ -124,26 +126,32 @@ def tune(
 
 
 def read_history(file: Path, objective: TaskObjective) -> list[Evaluation]:
-    """Return the evaluations in ``file``, without a last line that was cut; none without a file.
+    """Return the evaluations in ``file``, without a last line that was cut; begin a file that is missing.
+
+    The first line is the objective's :attr:`~soft_reasoning.task.TaskObjective.identity`.
 
     Raises:
-        OptionError: If they are of another space, or of another number of questions.
+        OptionError: If they are of another space, other questions, another model or other settings.
     """
-    if not file.exists():
-        return []
-    text = file.read_text(encoding="utf-8")
-    whole_lines = text[: text.rfind("\n") + 1]
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    whole_lines = text[: text.rfind("\n") + 1] or json.dumps(objective.identity) + "\n"
     if whole_lines != text:
         file.write_text(whole_lines, encoding="utf-8")
     try:
-        lines = [json.loads(line) for line in whole_lines.splitlines()]
+        first, *lines = [json.loads(line) for line in whole_lines.splitlines()]
+        identity = dict(first)
         read = [Evaluation(tuple(x["u"]), tuple(x["rewards"]), x["tokens"], tuple(x["texts"])) for x in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
             "history", f"expected evaluations of a search, got {file}; take another file"
         ) from error
-    if any(len(e.u) != objective.dim or len(e.rewards) != len(objective.problems) for e in read):
-        raise OptionError("history", f"expected evaluations of this search, got {file}; take another file")
+    differing = [key for key, value in objective.identity.items() if identity.get(key) != value]
+    if differing:
+        raise OptionError(
+            "history",
+            f"expected evaluations of this search, got those in {file} with another {differing[0]}; take "
+            "another file",
+        )
     return read
 
 

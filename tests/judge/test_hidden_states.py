@@ -1,6 +1,7 @@
 """A probe of hidden states: what it reads, what it refuses, and what it changes in a vote."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.method.mixed_consistency import MixedConsistency
+from soft_reasoning.method.self_consistency import SelfConsistency
 from soft_reasoning.schedule.learnt import made_for
 from soft_reasoning.schedule.method import Method
 from soft_reasoning.schedule.scheduler import drive
@@ -159,12 +161,28 @@ def test_files_of_anything_else_are_refused(tmp_path):
         ProbeVerifier(probe=tmp_path / "missing.json")
 
 
-def test_texts_that_are_all_wrong_teach_nothing(task):
+def test_questions_that_teach_nothing_are_one_line(task):
     context, problems = task
-    with pytest.raises(UserError, match="questions: expected correct and wrong solutions, got 0 correct"):
-        ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
+    few = ProbeFitting(samples=1, max_new_tokens=60)
     with pytest.raises(UserError, match="expected 5 or more with an answer, got 4"):
-        ProbeFitting(samples=1).fit(problems[:4], context)
+        few.fit(problems[:4], context)
+    with pytest.raises(UserError, match="expected 5 or more with a solution, got 0"):
+        ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
+    [(_, solved)] = drive(problems[:1], SelfConsistency(samples=1, max_new_tokens=60), context)
+    wrong = [replace(problem, gold="no number") for problem in problems[1:12]]
+    for golds in ([], [replace(problems[0], gold=solved.answer)]):  # all wrong, or correct in one question
+        with pytest.raises(UserError, match=f"several with correct .* got {len(golds)} correct of"):
+            few.fit([*golds, *wrong], context)
+    with pytest.raises(UserError, match="expected one answer type, got boolean, number"):
+        few.fit([*problems[:6], replace(problems[6], answer_type="boolean")], context)
+
+
+def test_a_probe_of_one_solution_per_question_has_no_quality_within_a_question(task, tmp_path):
+    context, problems = task
+    probe = ProbeFitting(samples=1, max_new_tokens=60).fit(problems[:32], context)
+    assert "auc_within" not in probe.measured and probe.measured["mixed_questions"] == 0
+    probe.save(tmp_path / "probe.json")
+    assert "NaN" not in (tmp_path / "probe.json").read_text()
 
 
 def test_scores_weigh_the_solutions_of_mixed_consistency(task):
@@ -174,6 +192,8 @@ def test_scores_weigh_the_solutions_of_mixed_consistency(task):
     assert weights == [1.5, 0.5, 1.0, 1.0] and sums == [2.5, 1.5]
     assert method.votes(["1", "2"], ["2"], grader, "number") == ([1.0] * 3, [1.0, 2.0])
     assert method.votes(["1", "2"], [], grader, "number", [0.0, 0.0])[0] == [1.0, 1.0]
+    weights, sums = method.votes(["1", None, None], ["2", "2"], grader, "number", [0.1, 0.0, 0.0])
+    assert weights[0] == 1.0 and sums == [1.0, 2.0], "solutions without an answer give their votes to none"
 
 
 @pytest.mark.parametrize("confidence", [0.99, 1.0], ids=["one by one", "at once"])

@@ -14,7 +14,9 @@ from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.task import SPACES, Screened, Spread, Tuning
+from soft_reasoning.task.learning import one_prompt, rewarded
 from soft_reasoning.types import Problem, UserError
+from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, WRONG, Programmer, world
 
 ONE, OFFSET = "one vector for the first token", "first token + 0.5 rms"
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(i % 4)) for i in range(20)]
@@ -48,6 +50,35 @@ def test_it_stops_where_nothing_is_to_be_found_unless_told_to_go_on(context):
     learned = replace(tuning, anyway=True).learn(problems, context)
     assert learned.space == ONE and len(learned.tuned.evaluations) == 12
     assert len(learned.tuned.search.rewards) == 8 and len(learned.tuned.validation.rewards) == 12
+
+
+def test_the_promising_space_of_the_largest_reach_is_searched(context, monkeypatch):
+    spaces = [
+        Screened(ONE, 0.4, (0.4, 0.4), 1.0, Spread(0.05, 0.01, 0.1)),
+        Screened(OFFSET, 0.4, (0.5, 0.5), 1.0, Spread(0.05, 0.01, 0.1)),
+        Screened("first token + 1 rms", 0.4, (0.9, 0.9), 1.0, Spread(0.0, 0.0, 0.1)),  # chance alone
+    ]
+    monkeypatch.setattr("soft_reasoning.task.learning.screen", lambda *_, **__: spaces)
+    assert Tuning(evaluations=12, max_new_tokens=20).learn(PROBLEMS, context).space == OFFSET
+
+
+def test_programs_reward_questions_without_an_answer():
+    engine = Programmer([RIGHT, RIGHT, WRONG, BROKEN])
+    context = world(engine)[1]
+    labelled, other = replace(PROBLEM, id="q", gold="7"), replace(PROBLEM, gold=None)
+    pairs = rewarded([labelled, other], context, None, max_new_tokens=100)
+    assert pairs == [(labelled, ("7",)), (other, ("15", "15", "11"))]
+    assert {request.max_new_tokens for request in engine.asked} == {100}
+    assert rewarded([other], world(Programmer([BROKEN]))[1], None, 100) == [], "they teach nothing"
+
+
+def test_a_point_fits_the_prompt_of_its_questions(context):
+    boolean = replace(context, seed=1)
+    context = replace(context, others=lambda kind: boolean if kind == "boolean" else None)
+    problems = [replace(problem, answer_type="boolean", gold="yes") for problem in PROBLEMS]
+    assert one_prompt(PROBLEMS, context) is context and one_prompt(problems, context) is boolean
+    with pytest.raises(UserError, match="questions: expected one answer type, got boolean, number; learn"):
+        Tuning().learn([*PROBLEMS, *problems], context)
 
 
 def test_all_spaces_are_screened_without_a_name(context):

@@ -34,18 +34,20 @@ def test_the_interval_holds_the_truth(shift):
 def test_shared_questions_are_no_spread_between_points():
     rows = [[float(i % 2) for i in range(20)]] * 5
     assert spread(rows).high == 0
+    assert spread([[1.0, 1.0], [0.0, 0.0]]).low == 0, "nothing is left over to tell chance by"
     with pytest.raises(OptionError, match="points"):
         spread(rows[:1])
     with pytest.raises(OptionError, match="questions"):
         spread([[1.0], [0.0]])
 
 
-def test_a_screening_compares_spaces():
+@pytest.mark.parametrize("limit", [30, 5], ids=["whole texts", "cut texts"])
+def test_a_screening_compares_spaces(limit):
     engine = FakeEngine()
     context = Context(engine, Prompts(engine.tokenizer, Wording(ask="{question}\n")), Grader(), seed=0)
     problems = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(i % 4)) for i in range(12)]
     spaces = {"here": TaskSpace(dim=5), "nearby": TaskSpace(kind="offset", dim=5, scale=1e-3)}
-    here, nearby = screen(problems, context, spaces, points=4, max_new_tokens=30)
+    here, nearby = screen(problems, context, spaces, points=4, max_new_tokens=limit)
     assert (here.name, nearby.name) == ("here", "nearby") and len(here.means) == 4
     assert nearby.changed == 0 and nearby.spread.high == 0, "a tiny offset changes no text"
     assert here.changed > 0

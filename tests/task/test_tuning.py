@@ -1,5 +1,7 @@
 """The search for a task's soft tokens: it learns, goes on where it ended, and validates."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -26,14 +28,15 @@ def objective(context, problems=PROBLEMS[:12]):
     return TaskObjective(problems, TaskSpace(dim=4), context, max_new_tokens=30)
 
 
-def test_a_search_that_was_interrupted_ends_as_one_that_was_not(context, tmp_path):
+@pytest.mark.parametrize("reached", [8, 6], ids=["between batches", "within a batch"])
+def test_a_search_that_was_interrupted_ends_as_one_that_was_not(context, tmp_path, reached):
     settings = {"evaluations": 12, "initial": 4, "batch": 4}
     whole = tune(objective(context), **settings)
     assert len(whole.evaluations) == 12 and whole.search in whole.evaluations
     path = tmp_path / "history.jsonl"
 
     def stop(evaluation):
-        if len(path.read_text().splitlines()) == 8:
+        if len(path.read_text().splitlines()) == 1 + reached:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -42,12 +45,28 @@ def test_a_search_that_was_interrupted_ends_as_one_that_was_not(context, tmp_pat
         file.write('{"u": [')  # a killed process
     again = objective(context)
     assert tune(again, history=path, **settings) == whole
-    assert len(again.evaluations) == 4, "the others came from the file"
-    others = [TaskObjective(PROBLEMS[:12], TaskSpace(dim=5), context)]
-    others += [objective(context, PROBLEMS[:count]) for count in (11, 13)]
-    for other in others:
-        with pytest.raises(OptionError, match="history: expected evaluations of this search"):
+    assert len(again.evaluations) == 12 - reached, "the others came from the file"
+
+
+def test_a_history_of_another_search_is_refused(context, tmp_path):
+    path, settings = tmp_path / "history.jsonl", {"evaluations": 4, "initial": 4}
+    tune(objective(context), history=path, **settings)
+    changed = [replace(PROBLEMS[0], gold="x"), *PROBLEMS[1:12]]
+    reworded = replace(context, prompts=Prompts(context.engine.tokenizer, Wording(ask="Q: {question}\n")))
+    space = TaskSpace(kind="offset", dim=4)
+    for differing, other in {
+        "space": TaskObjective(PROBLEMS[:12], space, context, max_new_tokens=30),
+        "questions": objective(context, changed),
+        "seed": objective(replace(context, seed=1)),
+        "max_new_tokens": TaskObjective(PROBLEMS[:12], TaskSpace(dim=4), context, max_new_tokens=31),
+        "prompt": objective(reworded),
+    }.items():
+        with pytest.raises(OptionError, match=f"history: .* with another {differing}; take another file"):
             tune(other, history=path, **settings)
+    for text in ("[1]\n", '{"u": [1]}\n{}\n', "x\n"):
+        path.write_text(text)
+        with pytest.raises(OptionError, match="history: expected evaluations of a search, got"):
+            tune(objective(context), history=path, **settings)
 
 
 def test_the_finalists_are_compared_on_other_questions(context):
