@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from soft_reasoning.configuration.build import (
     check_wording,
     writes_programs,
 )
+from soft_reasoning.configuration.choices import PARTS, SHORT
 from soft_reasoning.configuration.compose import (
     PromptLike,
     choices,
@@ -31,6 +33,7 @@ from soft_reasoning.configuration.compose import (
     prompt_for,
     prompt_settings,
     quoted,
+    typed_keys,
 )
 from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import (
@@ -118,16 +121,18 @@ class Setup:
 
         ``words`` are further options of the configuration.
 
-        With another method, default options are dropped that belong to the default method.
+        With another method, the options that belong to the default method are dropped.
 
         Raises:
             UserError: In one line, for options that do not exist or do not fit.
         """
-        changes, defaults = checked(changes, "solve"), self._options
-        if changes.get("method", defaults.get("method")) != defaults.get("method"):
+        changes, defaults, kept = checked(changes, "solve"), self._options, self._words
+        own = defaults.get("method") or self.config.method.get("name")
+        if changes.get("method") not in (None, own):
             defaults = {key: value for key, value in defaults.items() if key in FOR_ANY}
+            kept = [word for word in kept if not _is_of_a_method(word)]
         options = cast(Options, {**defaults, **changes})
-        config, method = self._method(options, words)
+        config, method = self._method(options, words, kept)
         check_wording(config, method)
         context = build_context(config, self.engine, self._exemplars, self.models, method)
         limits = Limits(
@@ -150,19 +155,23 @@ class Setup:
         check_fits(config, method, context)
         return method, context
 
-    def _method(self, options: Options, more: Sequence[str] = ()) -> tuple[DictConfig, Method]:
+    def _method(
+        self, options: Options, more: Sequence[str] = (), kept: Sequence[str] | None = None
+    ) -> tuple[DictConfig, Method]:
         """The configuration that ``options`` name, and the method under all of them.
 
-        Options of Soft Reasoning choose it where the default is another method and none is named.
+        Options of Soft Reasoning choose it where the default is another method and none is named. ``kept``
+        are the reasoner's words; None keeps all.
         """
-        words, chosen = [*named(options), *more], options.get("method")
+        own, words = self._words if kept is None else kept, [*named(options), *more]
+        chosen = options.get("method")
         try:
-            config, method = self._built(tuple(words))
+            config, method = self._built((*own, *words))
             return config, replaced(method if isinstance(chosen, str | None) else chosen, options)
         except NoSuchOption:
             if chosen is not None:
                 raise
-            config, method = self._built(("method=soft_reasoning", *words))
+            config, method = self._built((*own, "method=soft_reasoning", *words))
             return config, replaced(method, options)
 
     def _built(self, words: tuple[str, ...]) -> tuple[DictConfig, Method]:
@@ -173,18 +182,24 @@ class Setup:
             return self._composed[words]
 
     def _compose(self, words: Sequence[str]) -> DictConfig:
-        config = compose_config(composed := [*self._words, *words])
+        config = compose_config(words)
         for key, value in self._settings.items():
             OmegaConf.update(config, key, value)
         if self._wording is not None:
             config.prompt = self._wording
-        fit_prompt(config, "answer_type", self._type or _prompted(config), composed)
+        fit_prompt(config, "answer_type", self._type or _prompted(config), words)
         if config.methods is not None:
             raise UserError(
                 "overrides: expected one method, got a comparison; use method=NAME, or compare "
                 "with soft-reasoning compare"
             )
         return config
+
+
+def _is_of_a_method(word: str) -> bool:
+    """Whether an option belongs to a method or its parts, and not to every run."""
+    [key] = typed_keys([word])
+    return re.split(r"[.@/]", key)[0] in {"preset", *PARTS, *SHORT} - {*FOR_ANY}
 
 
 def _model_words(model: str) -> list[str]:
