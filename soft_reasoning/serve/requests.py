@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -204,6 +204,11 @@ class Body(BaseModel):
         """Treat fields that are null as fields that were not sent."""
         return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
 
+    asked_in: ClassVar[str]
+    """The field with the question."""
+    formed_in: ClassVar[str] = "response_format"
+    """The field with the form of the answer."""
+
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         """Return the questions of the request."""
         raise NotImplementedError
@@ -240,6 +245,7 @@ class ChatBody(Body):
     """The body of ``/v1/chat/completions``."""
 
     messages: list[ChatMessage] = Field(min_length=1)
+    asked_in = "messages"
 
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         return [[message.plain() for message in self.messages]]
@@ -252,6 +258,7 @@ class TextBody(Body):
     """The body of ``/v1/completions``, whose prompts reach the model unchanged."""
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
+    asked_in = "prompt"
 
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         prompts, size = self.prompt, len(tokenizer)
@@ -266,6 +273,8 @@ class ResponsesBody(Body):
 
     input: Annotated[list[Item], BeforeValidator(as_items)] = Field(min_length=1)
     instructions: str | None = None
+    asked_in = "input"
+    formed_in = "text.format"
 
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         chat = [item.plain() for item in self.input if item is not None]

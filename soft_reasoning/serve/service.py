@@ -99,16 +99,20 @@ class Service:
         options, kind = self._options(body, len(questions)), body.soft_reasoning.answer_type
         if kind is not None:
             choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
-        problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
+        try:
+            problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
+        except UserError as error:  # which names the call from Python
+            field = body.asked_in
+            raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
         solutions = await self._solved(problems, options, on_update)
         if body.form.type == "text":
             return solutions
         return [
-            solution if solution.answer is not None else await self._again(problem, solution, options)
+            solution if solution.answer is not None else await self._again(body, problem, solution, options)
             for problem, solution in zip(problems, solutions, strict=True)
         ]
 
-    async def _again(self, problem: Problem, failed: Solution, options: Options) -> Solution:
+    async def _again(self, body: Body, problem: Problem, failed: Solution, options: Options) -> Solution:
         """Return the solution of more samples, with the tokens of the ``failed`` one counted.
 
         Raises:
@@ -126,9 +130,9 @@ class Service:
                 return replace(solution, usage=usage)
         raise ApiError(
             422,
-            f"response_format: expected JSON of this form, got none in the answer and {RETRIES} more samples "
-            "within max_completion_tokens; simplify the schema, or use a larger model",
-            "response_format",
+            f"{body.formed_in}: expected JSON of this form, got none in the answer and {RETRIES} more "
+            "samples within max_completion_tokens; simplify the schema, or use a larger model",
+            body.formed_in,
         )
 
     async def _solved(

@@ -36,8 +36,8 @@ LONGER = {"k": 2000}
         ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
         ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
-        ({"messages": [{"role": "assistant", "content": "Hi"}]}, None, "ends with the user's message"),
-        ({"messages": [{"role": "user", "content": " "}]}, None, "expected a question in words"),
+        ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages", "messages: expected a question in"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
     ],
 )
