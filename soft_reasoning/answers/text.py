@@ -9,7 +9,9 @@ import re
 import textwrap
 import unicodedata
 import warnings
+from contextlib import suppress
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from soft_reasoning.answers.statement import Place, Reading
@@ -24,6 +26,9 @@ _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re
 _OPENING = re.compile(r"[\[{]")
 _TRIES = 64
 """The most brackets without a JSON value that are tried."""
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_BESIDE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+"""Keywords of a JSON Schema with schemas of the same value, not of its parts."""
 
 
 def folded(text: str) -> str:
@@ -64,8 +69,8 @@ def unfenced(text: str) -> str:
     return block[1].strip() if block else text
 
 
-def read_json(text: str) -> Reading | None:
-    """The last JSON object or array."""
+def read_json(text: str, schema: str | None = None) -> Reading | None:
+    """The last JSON object or array, of those that fit a JSON Schema (extra ``serve``) if one is given."""
     decoder, last, place, tries = json.JSONDecoder(parse_constant=_no_constant), None, 0, 0
     while tries < _TRIES and (begin := _OPENING.search(text, place)):
         try:
@@ -73,7 +78,11 @@ def read_json(text: str) -> Reading | None:
         except (ValueError, RecursionError):
             place, tries = begin.end(), tries + 1
             continue
-        last = Reading(json.dumps(value, ensure_ascii=False, sort_keys=True), begin.start(), place)
+        with suppress(ValueError, OverflowError, RecursionError):  # 1e999, half of a surrogate pair
+            answer = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            answer.encode()
+            if schema is None or fits_schema(answer, schema):
+                last = Reading(answer, begin.start(), place)
     return last
 
 
@@ -85,16 +94,64 @@ def check_schema(schema: Any) -> str:
     """Return a JSON Schema as text (extra ``serve``).
 
     Raises:
-        UserError: If it is none.
+        UserError: If it is none, or refers to what it does not hold.
     """
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
 
     try:
-        validator_for(schema).check_schema(schema)
+        draft = validator_for(schema)
+        draft.check_schema(schema)
+        _check_references(schema, draft)
     except SchemaError as error:
         raise UserError(f"expected a valid JSON Schema, got an error: {error.message:.200}") from error
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:  # a "$schema" that is no text
+        raise UserError(f"expected a valid JSON Schema, got one that cannot be read: {error}") from error
     return json.dumps(schema, ensure_ascii=False)
+
+
+def _check_references(schema: Any, draft: Any) -> None:
+    """Refuse references to what ``schema`` does not hold, and those that lead back to themselves."""
+    from jsonschema_specifications import REGISTRY
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT202012
+
+    def part_of(content: Any) -> Any:
+        return Resource.from_contents(content, default_specification=DRAFT202012)
+
+    root = part_of(schema)
+    parts, graph = [(root, REGISTRY.resolver_with_root(root))], dict[int, list[int]]()
+    while parts:
+        part, resolver = parts.pop()
+        held = part.contents
+        if id(held) in graph or not isinstance(held, dict):
+            continue
+        resolver = resolver.in_subresource(part)
+        targets = [_target(resolver, held[key]) for key in _REFERENCES if key in held]
+        for target in targets:
+            if id(target.contents) not in graph:
+                draft.check_schema(target.contents)
+        beside = [held[key] for key in _BESIDE if key in held]
+        same = [one for some in beside for one in (some if isinstance(some, list) else [some])]
+        graph[id(held)] = [id(one) for one in (*same, *(target.contents for target in targets))]
+        parts += [(one, resolver) for one in part.subresources()]
+        parts += [(part_of(target.contents), target.resolver) for target in targets]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        raise UserError("expected a JSON Schema that ends, got a $ref that leads back to itself") from None
+
+
+def _target(resolver: Any, reference: str) -> Any:
+    """What a reference leads to; nothing is fetched."""
+    from referencing.exceptions import Unresolvable
+
+    try:
+        return resolver.lookup(reference)
+    except (Unresolvable, ValueError) as error:
+        raise UserError(
+            f"expected references to parts of the same JSON Schema, got {reference!r:.200}"
+        ) from error
 
 
 def fits_schema(answer: str, schema: str) -> bool:
@@ -105,9 +162,10 @@ def fits_schema(answer: str, schema: str) -> bool:
 @lru_cache
 def _validator(schema: str) -> Any:
     from jsonschema.validators import validator_for
+    from referencing import Registry
 
     content = json.loads(schema)
-    return validator_for(content)(content)
+    return validator_for(content)(content, registry=Registry())  # which fetches nothing
 
 
 def same_json(a: str, b: str, absolute: float, relative: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.answers import fits_schema
+from soft_reasoning.answers.text import read_json
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.method import Context, Steps
@@ -53,11 +53,12 @@ def read_candidate(
 ) -> Candidate:
     """Return the candidate of ``completion``: its text after ``opening``, its answer and its tokens."""
     text = opening + completion.text
-    answer = context.grader.extract(
-        context.prompts.split(text, problem)[1], problem.answer_type, problem.question, cut=completion.cut
-    )
-    if answer is not None and problem.schema is not None and not fits_schema(answer, problem.schema):
-        answer = None
+    said, kind = context.prompts.split(text, problem)[1], problem.answer_type
+    if problem.schema is None:
+        answer = context.grader.extract(said, kind, problem.question, cut=completion.cut)
+    else:
+        reading = read_json(said, problem.schema)
+        answer = reading and reading.answer
     return Candidate(
         text=text,
         answer=answer,

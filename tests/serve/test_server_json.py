@@ -89,10 +89,24 @@ def test_what_does_not_fit_is_tried_again_and_then_refused(client, engine):
 
 def test_a_schema_that_is_none_is_refused(client, engine):
     engine.texts = [GOOD]
-    wrong = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "whole"}}}
-    with pytest.raises(openai.BadRequestError, match="expected a valid JSON Schema"):
-        ask(client, messages=ASKED, response_format=wrong)
+    for schema, message in (
+        ({"type": "whole"}, "expected a valid JSON Schema"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "expected references to parts of the same JSON Schema"),
+        ({"$ref": "#"}, "leads back to itself"),
+    ):
+        wrong = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        with pytest.raises(openai.BadRequestError, match=message):
+            ask(client, messages=ASKED, response_format=wrong)
     assert not engine.asked
+
+
+def test_json_that_cannot_be_sent_is_none_and_a_note_after_it_changes_nothing(client, engine):
+    engine.texts = ['{"z": 1, "n": 12}\n\nSee note [1]. {"n": "\\ud83d"} {"n": 1e999}']
+    [choice] = ask(client, messages=ASKED, response_format=FORMAT).choices
+    assert choice.message.content == '{"z": 1, "n": 12}'
+    engine.texts = ['{"s": "\\ud83d"}']
+    with pytest.raises(openai.UnprocessableEntityError, match="response_format: expected JSON"):
+        ask(client, messages=ASKED, response_format={"type": "json_object"})
 
 
 def test_responses_name_the_form_in_text(running, engine):
@@ -116,6 +130,6 @@ def test_a_type_of_answer_per_request(client, engine):
     number = ask(client, messages=ASKED, extra={"answer_type": "number"})
     truth = ask(client, messages=ASKED, extra={"answer_type": "boolean"})
     answers = [reply.choices[0].soft_reasoning["answer"] for reply in (number, truth)]
-    assert answers[1] == "True" and answers[0] in ("0.75", "3/4")
+    assert answers == ["3/4", "True"]
     with pytest.raises(openai.BadRequestError, match="answer_type: expected one of number"):
         ask(client, messages=ASKED, extra={"answer_type": "bool"})
