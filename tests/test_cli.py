@@ -1,8 +1,10 @@
 """The console script: its commands, help and completion."""
 
 import io
+import json
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,8 +16,9 @@ import yaml
 from soft_reasoning import __version__
 from soft_reasoning.commands import entry
 from soft_reasoning.commands import run as run_module
+from soft_reasoning.commands.solving import own_words
 from soft_reasoning.configuration.choices import PARTS, conf_dir
-from soft_reasoning.configuration.compose import choices
+from soft_reasoning.configuration.compose import choices, compose_config
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 BLANKS = ["", " ", "\t", "\n", " \u00a0 "]
@@ -100,6 +103,27 @@ def test_methods_with_options_of_their_own_are_compared(command):
     assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in Path("out").glob("*/results.json")}
     assert folders == {"cot", "self_consistency-k_3"} and "cot" in done.stdout
+
+
+def test_the_stored_command_of_a_compared_method_runs_it_by_itself(command):
+    words = ["limit=2", "budget=equal", "reference=cot", "hydra.run.dir=out"]
+    done = command("compare", "cot", "self_consistency k=3", *FAKE, *words)
+    assert done.returncode == 0, done.stderr
+    assert "as many tokens as cot generates: self_consistency (" in done.stdout
+    [folder] = Path("out").glob("self_consistency-k_*")
+    samples = folder.name.rpartition("_")[2]
+    told = shlex.split(json.loads((folder / "manifest.json").read_text())["command"])
+    own = ["method=self_consistency", f"k={samples}"]
+    assert told == ["soft-reasoning", "run", *FAKE, "limit=2", *own]
+    assert yaml.safe_load((folder / ".hydra" / "overrides.yaml").read_text()) == told[2:]
+    config = compose_config(told[2:])
+    assert config.methods is None and config.budget == "own" and config.method.samples == int(samples)
+
+
+def test_the_methods_of_an_experiment_are_no_part_of_the_command_of_one():
+    words = own_words(["+experiment=demo_compare", "limit=2", "method=cot"])
+    assert words == ["+experiment=demo_compare", "limit=2", "method=cot", "methods=null"]
+    assert compose_config(words).methods is None
 
 
 def test_lines_of_the_hub_are_printed_once(command, monkeypatch):

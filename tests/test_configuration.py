@@ -174,6 +174,12 @@ def test_an_override_holds_any_value(value):
     assert compose_config([f"label={quoted(value)}"]).label == value
 
 
+def test_labels_and_the_reference_leave_out_samples_that_an_equal_budget_chooses():
+    config = compose_config(["+experiment=demo_rivals", "budget=equal"])
+    assert config.reference == "self_consistency temperature=1.3" in compared_methods(config)
+    assert compose_config(["+experiment=demo_rivals"]).reference == "self_consistency k=20 temperature=1.3"
+
+
 def test_folder_names_leave_out_what_they_say_already_and_long_paths():
     assert run_name("demo", "cot", "limit=5,method=cot") == "demo-cot-limit_5"
     assert run_name("demo", "soft_reasoning", "preset=paper") == "demo-soft_reasoning-preset_paper"

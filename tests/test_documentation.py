@@ -140,7 +140,6 @@ def headers(path):
 ELSEWHERE = re.compile(
     r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|tune)|point=|probe=|\[group="
     r"|=mine\.[A-Z]|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
-    r"|demo_rivals"
     r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
     r"|safetensors model="
 )

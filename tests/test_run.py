@@ -39,6 +39,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             "expected one seed and data set for all",
         ),
         (["methods=[cot,[self_consistency,'k=0']]"], "k: expected a whole number"),
+        (
+            ["budget=equal", "methods=[cot,[self_consistency,'method.samples=3']]"],
+            "methods: expected the number of samples as k under budget=equal, got ['self_consistency',",
+        ),
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (
             ["surrogate.kernel._target_=gpytorch.means.ZeroMean"],

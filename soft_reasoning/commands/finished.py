@@ -126,6 +126,7 @@ def read_solution(folder: Path, name: str) -> Solution:
         UserError: If the run in ``folder`` has not solved the problem.
     """
     from soft_reasoning.lab.runs.grading import final_rule
+    from soft_reasoning.lab.runs.manifest import method_name
     from soft_reasoning.lab.runs.records import in_order, read_records
 
     config = read_json(folder / MANIFEST)["config"]
@@ -141,7 +142,7 @@ def read_solution(folder: Path, name: str) -> Solution:
             f"got {name}"
         )
     grader = build_grader(config, ())
-    method, final = config["method"]["name"], final_rule(config)
+    method, final = method_name(config), final_rule(config)
     return Solution.of(record.result, record.problem, method, final, grader)
 
 

@@ -9,14 +9,20 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_method, built, plain
-from soft_reasoning.configuration.compose import chosen_names, compared_methods, compose_choices, run_name
+from soft_reasoning.configuration.compose import (
+    chosen_names,
+    compared_methods,
+    compose_choices,
+    run_name,
+    typed_keys,
+)
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import compare
-from soft_reasoning.lab.reports.frame import PREFERRED
+from soft_reasoning.lab.reports.frame import equal_to
 from soft_reasoning.lab.reports.report import summary, write_report
 from soft_reasoning.lab.runs.answered import answered
 from soft_reasoning.lab.runs.files import PAGE, PROBES
-from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
+from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
 from soft_reasoning.lab.runs.signals import check_signals
@@ -75,9 +81,9 @@ def run_one(
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
     """Run several methods on the same problems, each into its own folder.
 
-    The reference comes first, and methods that can share an engine run one after the other. Under
-    ``budget=equal`` a method with ``samples`` first runs with its configured number into ``PROBES``, and then
-    with the number that ``equal_samples`` computes from that run.
+    The method whose tokens ``budget=equal`` gives the others comes first, and methods that can share an
+    engine run one after the other. Under ``budget=equal`` a method with ``samples`` first runs with its
+    configured number into ``PROBES``, and then with the number that ``equal_samples`` computes from that run.
     """
     words, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {label: [*words, *changes] for label, changes in compared_methods(config).items()}
@@ -89,10 +95,9 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         config.label = label
         return config
 
-    def run_method(label: str, folder: Path, *, tracked: bool = True) -> Summary:
-        return run_one(
-            configs[label], folder, launcher, words=commands[label], chosen=chosen[label], tracked=tracked
-        )
+    def run_method(label: str, folder: Path, *change: str, tracked: bool = True) -> Summary:
+        typed = own_words(commands[label], *change)
+        return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label], tracked=tracked)
 
     configs = {label: compose_method(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
@@ -100,20 +105,30 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     for method in configs.values():  # refuses bad values of every method before any work
         build_method(method)
     engines = {label: plain(method.engine) for label, method in configs.items()}
-    preferred = [label for label in configs if configs[label].method.name == PREFERRED]
-    first = PREFERRED if PREFERRED in preferred else [*preferred, *configs][0]
+    first = equal_to({label: method_name(plain(method)) for label, method in configs.items()})
     settings = [engines[first], *engines.values()]
     summaries: dict[str, Summary] = {}
 
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
-        method, name = configs[label].method, label.replace(" ", ",")
+        method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(plain(method)):
             probe = folder / PROBES / run_name(f"{name},k={method.samples}")
             probed = run_method(label, probe, tracked=False)
-            change = f"k={equal_samples(probed.metrics, method.samples, summaries[first].metrics)}"
-            configs[label], name = compose_method(label, change), f"{name},{change}"
-        summaries[label] = run_method(label, folder / run_name(name))
+            change = [f"k={equal_samples(probed.metrics, method.samples, summaries[first].metrics)}"]
+            configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
+        summaries[label] = run_method(label, folder / run_name(name), *change)
     compare([summaries[label].folder for label in configs], folder)
+
+
+def own_words(words: Sequence[str], *change: str) -> list[str]:
+    """Return the options that run one method of a comparison by itself, as ``change`` alters them.
+
+    A list of ``methods`` that no word names is an experiment's.
+    """
+    dropped = {"methods", "budget", "reference", *typed_keys(change)}
+    keys = typed_keys(words)
+    kept = [word for word, key in zip(words, keys, strict=True) if key not in dropped]
+    return [*kept, *change, *([] if "methods" in keys else ["methods=null"])]
 
 
 def run_configured(config: DictConfig, folder: Path, launcher: Launcher) -> None:

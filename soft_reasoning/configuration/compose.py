@@ -229,8 +229,11 @@ def settle(config: DictConfig, words: Sequence[str]) -> None:
         OmegaConf.update(config, "prompt.max_new_tokens", None)  # the limit that was typed holds
     if (answer_type := OmegaConf.select(config, "dataset.answer_type")) is not None:
         fit_prompt(config, "dataset.answer_type", answer_type, words)
-    if config.budget == "equal" and not compared_methods(config):
-        raise UserError("budget=equal: expected methods=[...] to compare, got none")
+    if config.budget == "equal":
+        if not compared_methods(config):
+            raise UserError("budget=equal: expected methods=[...] to compare, got none")
+        if isinstance(config.reference, str):
+            config.reference = _label(config.reference.split(), config.budget)
 
 
 def _read_parts(config: DictConfig) -> set[str]:
@@ -340,10 +343,18 @@ def compared_methods(config: DictConfig) -> dict[str, list[str]]:
             raise UserError(
                 f"methods: expected each method once, got {' '.join([name, *changes])} twice; remove one"
             )
-        hidden = ("k=", "k=") if config.budget == "equal" else ()
-        label = " ".join([name, *(change for change in changes if not change.startswith(hidden))])
-        compared.setdefault(label, options)
+        if config.budget == "equal" and "method.samples" in typed_keys(changes):
+            raise UserError(
+                f"methods: expected the number of samples as k under budget=equal, got {entry} in the list; "
+                "use k=NUMBER"
+            )
+        compared.setdefault(_label([name, *changes], config.budget), options)
     return compared
+
+
+def _label(words: Iterable[str], budget: str) -> str:
+    """Return ``words`` as a label, in which ``budget=equal`` leaves out the number of samples."""
+    return " ".join(word for word in words if budget != "equal" or not word.startswith("k="))
 
 
 def run_name(*parts: str) -> str:

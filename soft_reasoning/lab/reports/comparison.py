@@ -23,6 +23,7 @@ from soft_reasoning.lab.reports.frame import (
     Row,
     against,
     by_setting,
+    equal_to,
     find_reference,
     read_runs,
 )
@@ -49,7 +50,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
+from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.types import UserError
 
 QUALITY: dict[str, Callable[[Row], str]] = {
@@ -289,7 +290,7 @@ def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
 
 def build_notes(settings: Frame, reference: str) -> list[str]:
     """The notes under the tables."""
-    notes = [NOTE.format(reference=reference), *_budgets(settings, reference), *_distribution(settings)]
+    notes = [NOTE.format(reference=reference), *_budgets(settings), *_distribution(settings)]
     notes += [note for engine, note in ENGINE_NOTES.items() if engine in [*settings["engine"]]]
     alike = [row.label for _, row in settings.iterrows() if one_text(row.config[0], row.one_text)]
     if labels := [*dict.fromkeys(alike)]:
@@ -308,22 +309,21 @@ def _distribution(settings: Frame) -> list[str]:
     return [f"{text}: {plots.distribution_note(values)}, median {median(values):.1f} %."]
 
 
-def _budgets(settings: Frame, reference: str) -> list[str]:
-    """A note on the methods that had the reference's tokens under ``budget=equal``."""
-    equal = {
-        row.label: [config["method"] for config in row.config if config.get("budget") == "equal"]
-        for _, row in settings.iterrows()
-    }
-    if not any(equal.values()):
+def _budgets(settings: Frame) -> list[str]:
+    """A note on the methods that had another's tokens under ``budget=equal``."""
+    runs = [(row.label, config) for _, row in settings.iterrows() for config in row.config]
+    equal = [(label, config) for label, config in runs if config.get("budget") == "equal"]
+    if not equal:
         return []
-    samples = {
-        label: sorted({method["samples"] for method in methods if tokens_scale_with_samples(method)})
-        for label, methods in equal.items()
-        if label != reference
-    }
-    matched = [f"{label} ({', '.join(map(str, chosen))})" for label, chosen in samples.items() if chosen]
+    first = equal_to({config.get("label") or label: method_name(config) for label, config in equal})
+    others = [(label, config["method"]) for label, config in equal if (config.get("label") or label) != first]
+    samples: dict[str, set[int]] = {label: set() for label, _ in others}
+    for label, method in others:
+        if tokens_scale_with_samples(method):
+            samples[label].add(method["samples"])
+    matched = [f"{label} ({', '.join(map(str, sorted(n)))})" for label, n in samples.items() if n]
     return [
-        f"Equal budget: samples were chosen to write as many tokens as {reference} generates: "
+        f"Equal budget: samples were chosen to write as many tokens as {first} generates: "
         f"{', '.join(matched) or 'of no method'}. With a budget of their own: "
-        f"{', '.join(label for label, chosen in samples.items() if not chosen) or 'none'}."
+        f"{', '.join(label for label, n in samples.items() if not n) or 'none'}."
     ]

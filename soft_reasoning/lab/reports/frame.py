@@ -23,7 +23,7 @@ from soft_reasoning.lab.reports.report import graded
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
 from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
-from soft_reasoning.lab.runs.manifest import flatten, result_keys, setting_keys
+from soft_reasoning.lab.runs.manifest import flatten, method_name, result_keys, setting_keys
 from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, read_outcomes
 from soft_reasoning.types import UserError
 
@@ -80,7 +80,7 @@ def read_runs(folders: Sequence[Path]) -> Frame:
             "model": _model_names([config.get("model.path") for config in flat]),
             "shots": [int(config.get("dataset.shots") or 0) for config in flat],  # the bundled data have none
             "data set": [str(config.get("dataset.name")) for config in flat],
-            "method": [str(config.get("method.name")) for config in flat],
+            "method": [method_name(config) for config in configs],
             "position": [_position(config) for config in configs],
             "engine": [(manifest.get("model") or {}).get("engine") for manifest in manifests],
             "folder": [str(folder) for folder in folders],
@@ -159,6 +159,15 @@ def against(settings: Frame, reference: str) -> Frame:
         pairs["shown"] = beyond & (pairs["p"] < 0.05)
         parts.append(pd.concat([there, pairs], axis=1).assign(versus=names))
     return pd.concat(parts)
+
+
+def equal_to(methods: Mapping[str, str]) -> str:
+    """Return the label whose tokens ``budget=equal`` gives the others: of ``soft_reasoning``, or the first.
+
+    ``methods`` holds the name of each label's method, in their order.
+    """
+    preferred = [label for label, name in methods.items() if name == PREFERRED]
+    return PREFERRED if PREFERRED in preferred else [*preferred, *methods][0]
 
 
 def find_reference(settings: Frame, *, strict: bool = True) -> str:

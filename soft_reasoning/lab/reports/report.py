@@ -33,7 +33,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.lab.runs.manifest import flatten
+from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
     Outcome,
@@ -114,7 +114,7 @@ def write_report(folder: Path) -> list[str]:
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
         notes.append(line)
-    title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
+    title = f"{method_name(config)} on {flatten(config).get('dataset.name')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())
     parts = [
@@ -186,11 +186,6 @@ def _sentence(metrics: Metrics) -> list[str]:
 
 def _ungraded(outcomes: Mapping[str, Outcome]) -> bool:
     return all(outcome.correct is None for outcome in outcomes.values())
-
-
-def _name(config: Mapping[str, Any], key: str) -> str:
-    value = config.get(key)
-    return str(value.get("name", key)) if isinstance(value, Mapping) else str(value or key)
 
 
 def build_tables(metrics: Metrics) -> dict[str, Table]:

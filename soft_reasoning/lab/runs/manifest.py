@@ -83,6 +83,12 @@ def setting_keys(config: Mapping[str, object]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key.rpartition(".")[2] != "seed"}
 
 
+def method_name(config: Mapping[str, Any]) -> str:
+    """Return the name of a configuration's method; of a class of one's own without a name, the class's."""
+    method = config.get("method") or {}
+    return str(method.get("name") or method.get("_target_")).rpartition(".")[2]
+
+
 def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 

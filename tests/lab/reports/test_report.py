@@ -6,6 +6,7 @@ import re
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.commands.finished import read_solution
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
@@ -204,6 +205,28 @@ def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path)
     assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
     text = (tmp_path / "comparison.md").read_text()
     assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in text
+
+
+def test_an_equal_budget_is_that_of_the_first_method_whatever_the_reference_is(tmp_path):
+    """The tokens are those of soft_reasoning where it is compared, else of the first method."""
+    for first, others in (("soft_reasoning", "cot"), ("cot", "fire")):
+        settings = {"total": 12, "budget": "equal", "reference": "cot"}
+        folders = [
+            finished(tmp_path / first / name, name, range(9), **settings, **more)
+            for name, more in [(first, {}), (others, {}), ("self_consistency", {"samples": 7})]
+        ]
+        compare(folders, tmp_path / first)
+        text = (tmp_path / first / "comparison.md").read_text()
+        assert "the paired interval of the difference from cot" in text
+        budgets = f"as {first} generates: self_consistency (7). With a budget of their own: {others}."
+        assert budgets in text
+
+
+def test_a_method_of_one_s_own_is_named_by_its_class(tmp_path):
+    folder = finished(tmp_path, None, range(12), _target_="mine.LongestOf")
+    assert (folder / "report.md").read_text().startswith("# LongestOf on made_up")
+    assert compare([folder])["comparison"].rows[0][0] == "LongestOf"
+    assert read_solution(folder, "p0").method == "LongestOf"
 
 
 @pytest.mark.parametrize(
