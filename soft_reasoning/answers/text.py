@@ -70,7 +70,10 @@ def unfenced(text: str) -> str:
 
 
 def read_json(text: str, schema: str | None = None) -> Reading | None:
-    """The last JSON object or array, of those that fit a JSON Schema (extra ``serve``) if one is given."""
+    """The last JSON object or array; with a JSON Schema (extra ``serve``) the last one that fits it.
+
+    Keys are sorted, but what fits a schema goes to a client, with its keys in their order.
+    """
     decoder, last, place, tries = json.JSONDecoder(parse_constant=_no_constant), None, 0, 0
     while tries < _TRIES and (begin := _OPENING.search(text, place)):
         try:
@@ -79,7 +82,7 @@ def read_json(text: str, schema: str | None = None) -> Reading | None:
             place, tries = begin.end(), tries + 1
             continue
         with suppress(ValueError, OverflowError, RecursionError):  # 1e999, half of a surrogate pair
-            answer = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            answer = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=schema is None)
             answer.encode()
             if schema is None or fits_schema(answer, schema):
                 last = Reading(answer, begin.start(), place)
