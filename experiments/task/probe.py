@@ -70,6 +70,11 @@ class Labelled:
         return np.repeat(np.arange(len(self.questions)), [len(q.texts) for q in self.questions])
 
     @property
+    def answered(self) -> np.ndarray:
+        """Whether a text has an answer; the package fits on these alone, and the others score 0."""
+        return np.array([text.answer is not None for q in self.questions for text in q.texts])
+
+    @property
     def right(self) -> np.ndarray:
         return np.array([text.right for q in self.questions for text in q.texts])
 
@@ -158,10 +163,11 @@ def cross_validated(
         stream = np.random.default_rng(repeat)
         for fold in np.array_split(stream.permutation(count), 5):
             seen = stream.permutation(np.setdiff1d(np.arange(count), fold))[:train]
-            fit, test = np.isin(data.groups, seen), np.isin(data.groups, fold)
+            fit, test = np.isin(data.groups, seen) & data.answered, np.isin(data.groups, fold)
             judge = Judge([part[fit] for part in parts], more[fit], data.right[fit])
             for row, column in zip(scores, columns, strict=True):
                 row[test] += judge.scores([part[test] for part in parts], column[test]) / REPEATS
+    scores[:, ~data.answered] = 0.0
     return scores[0] if asked is None else scores
 
 
@@ -256,8 +262,9 @@ def carried(data: Labelled, other: Labelled) -> Table:
     rows = []
     for name, states, votes in [("states", True, False), (SHIPPED, True, True), ("votes", False, True)]:
         parts = [x.shipped if states else [] for x in (data, other)]
-        more = [x.shares(whole)[:, : int(votes)] for x in (data, other)]
-        scores = Judge(parts[0], more[0], data.right).scores(parts[1], more[1])
+        more, fit = [x.shares(whole)[:, : int(votes)] for x in (data, other)], data.answered
+        judge = Judge([part[fit] for part in parts[0]], more[0][fit], data.right[fit])
+        scores = np.where(other.answered, judge.scores(parts[1], more[1]), 0.0)
         cells = [name, *figures(other, scores)]
         for programs in (0, 4):
             equal = weighted(other, [np.ones(len(other.right))] * whole, programs, 1.0)[0]

@@ -132,10 +132,15 @@ class DecodeGraphs:
         if not self._captures:
             return run
         run()  # compiles kernels and lets libraries choose their algorithms
-        graph, stream, device = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), self._table.device
-        settings = {"pool": self._memory, "stream": torch.cuda.Stream(device)}
-        try:  # other threads may use the device meanwhile, but may not capture
-            with CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local", **settings):
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        capture = torch.cuda.graph(
+            graph,
+            pool=self._memory,
+            stream=torch.cuda.Stream(self._table.device),
+            capture_error_mode="thread_local",  # other threads may use the device, but may not capture
+        )
+        try:
+            with CAPTURING, capture:
                 logits = run()
         except RuntimeError as error:
             if is_out_of_memory(error):
