@@ -16,7 +16,7 @@ for model in ("cot-demo", "demo"):
     text, usage = response.choices[0].message.content, response.usage
     print(f"{model}: {text.strip()!r}, {usage.completion_tokens} tokens")
 
-# What OpenAI's fields have no name for stands in extra_body, and comes back in fields of the same name.
+# Options that OpenAI's API lacks go into extra_body; their results come back in fields named soft_reasoning.
 response = client.chat.completions.create(
     model="demo",
     messages=messages,
