@@ -9,7 +9,8 @@ How a text is read (``extraction=flexible``):
 
 1. Thoughts are left out; the text ends where the model continues with another question.
 2. The statement after the last mark is the answer: the content of ``\boxed{}`` or ``<answer>`` or of a key of
-   JSON, or what stands after "Answer:", ``####`` or "the answer is". What a limit cut there is none.
+   JSON, or what stands after "Answer:", ``####`` or "the answer is". A statement that a limit cut off is not
+   an answer.
 3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
    the answer; not a check of a result, a note, or an item of a list under its total.
 

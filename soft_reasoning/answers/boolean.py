@@ -27,6 +27,8 @@ _EXCLAIMED = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """At the beginning of a statement or of the last sentence; before others it is a filler ("Sure! Let's")."""
+_LETTER = re.compile(r"\W*(?:(?P<true>t)|f)\W*", re.IGNORECASE)
+"""All of a statement after a mark; at the end of a text it can be a word that breaks off."""
 _WORD = re.compile(r"\w")
 _CONCEDES = re.compile(
     r"\W*(?:(?:while|although|though)\b[^,]*,?|it(?:['’]s|\sis)\s\w+\sthat\b[^,;]*(?=[,;]\s(?:but|yet|however)\b))",
@@ -55,6 +57,8 @@ _REJECTS = re.compile(
 
 def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
     """The verdict that a statement gives; None if it holds none, without an answer if it is ambiguous."""
+    if place == "stated" and (letter := _LETTER.fullmatch(statement)):
+        return Reading(str(bool(letter["true"])), 0, letter.end())
     if place != "earlier" and (said := _EXCLAIMED.match(statement)):
         return Reading(str(bool(said["yes"] and not said["not"])), 0, said.end())
     verdicts = [

@@ -15,12 +15,17 @@ from typing import Any
 
 from loky import ProcessPoolExecutor
 
-from soft_reasoning.answers.statement import WINDOW, Place, Reading
+from soft_reasoning.answers.statement import SPACES, WINDOW, Place, Reading
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
-_MATHS = re.compile(r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
+_MATHS = re.compile(
+    r"\$\$?(?!\d[^$\\{]*\s[A-Za-z]{3})([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL
+)
+"""A formula; not what stands between two prices: $5 and then $6."""
+_OR = re.compile(r"[\s$\\)\]]{0,9}or[\s$\\(\[]{0,9}")
+"""Between two formulas that are both meant."""
 _SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
 _UNIT = re.compile(r"\\(?:text|mathrm)\s?\{\s*([^{}]*?)\s*\}")
 _BASE = re.compile(r"(?<=\d)_\{?(\d+)")
@@ -35,14 +40,15 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
 
 
 def close(text: str) -> Reading | None:
-    """The last formula of a text."""
+    """The last formula of a text, unless another one is meant as well."""
     offset = max(0, len(text) - WINDOW)
     found = [maths.span(maths.lastindex or 0) for maths in _MATHS.finditer(text, offset)]
-    return _stripped(text, *found[-1]) if found else None
+    two = len(found) > 1 and _OR.fullmatch(text, found[-2][1], found[-1][0])
+    return _stripped(text, *found[-1]) if found and not two else None
 
 
 def _stripped(text: str, start: int, end: int) -> Reading | None:
-    answer = text[start:end].strip(" \t\n$")
+    answer = text[start:end].strip(SPACES + "$")
     start = text.find(answer, start)
     return Reading(answer, start, start + len(answer)) if answer else None
 

@@ -21,6 +21,8 @@ PLAIN = {
 PLAIN |= dict.fromkeys((*range(0x2010, 0x2014), 0x2212), "-") | dict.fromkeys((0x2044, 0x2215), "/")
 PLAIN |= dict.fromkeys((0xFEFF, 0x200B, 0x2060), " ")
 """Dashes that may be a minus, full-width characters, spaces and fraction bars, as ASCII writes them."""
+SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
+"""Every character that is a space or ends a line."""
 WINDOW = 2000
 """The most characters of a statement, or of the end of a text, that are read, so that reading is linear."""
 
@@ -114,7 +116,7 @@ def answer_end(text: str) -> int:
 def stated(text: str) -> tuple[int, int] | None:
     """Where the last statement of ``text`` is; empty without one or if it is one of two; None without a mark.
 
-    What nothing closes (a brace, a tag) ends with its line.
+    An unclosed brace or tag ends at the end of its line.
     """
     marks = deque(_MARK.finditer(text), maxlen=2)
     if not marks:

@@ -14,14 +14,16 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from soft_reasoning.answers.statement import Place, Reading
+from soft_reasoning.answers.statement import SPACES, Place, Reading
 from soft_reasoning.types import UserError
 
 _SENTENCE_END = re.compile(
-    r"(?<![\s.(][A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt))(?<!\bMrs)\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))"
+    r"(?:(?<!^[A-Z])|(?=\W*$))(?<![\s.(][A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Ft|Lt))"
+    r"(?<!\b(?:Mrs|Col|Gen|Gov|Rev|Sen|Sgt))(?<!\b(?:Prof|Capt))\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))"
 )
+"""A full stop, but not of initials or titles: J. K. Rowling, Dr. Watson."""
 _WRAPPED = re.compile(r"\s*\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}\s*")
-_AROUND = "*`\"'“” "
+_AROUND = "*`\"'“”" + SPACES
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
 _TRIES = 64
@@ -41,10 +43,11 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
     """The first sentence of a statement without emphasis, quotes and full stop."""
     wrapped = _WRAPPED.fullmatch(statement)
     start, line = (wrapped.start(1), wrapped[1]) if wrapped else (0, statement)
-    begin = len(line) - len(line.lstrip(_AROUND))
-    end = _SENTENCE_END.search(line, begin)
-    answer = line[begin : end.start() if end else None].rstrip(_AROUND)
-    return Reading(answer, start + begin, start + begin + len(answer)) if answer else None
+    plain = line.lstrip(_AROUND)
+    start += len(line) - len(plain)
+    end = _SENTENCE_END.search(plain)
+    answer = plain[: end.start() if end else None].rstrip(_AROUND)
+    return Reading(answer, start, start + len(answer)) if answer else None
 
 
 def read_open(text: str) -> Reading | None:

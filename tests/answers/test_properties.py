@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, Grader, LmEvalGrader, equal, extract, locate
@@ -19,6 +19,9 @@ PLAIN_TYPES = [kind for kind in ANSWER_TYPES if kind != "latex"]
 
 
 @given(TEXTS, st.sampled_from(ANSWER_TYPES), st.sampled_from(["strict", "flexible"]))
+@example("Answer:\n1", "text", "flexible")
+@example("Answer:\u2028\x1f1", "text", "flexible")
+@example("Answer: $\r1$", "latex", "flexible")
 def test_extraction_of_anything(text, answer_type, mode):
     answer = extract(text, answer_type, mode=mode)
     assert answer is None or answer == answer.strip() != ""

@@ -33,17 +33,21 @@ RIGHT = {
     "boolean": [
         ("Answer: True", "True"), ("the answer is **no**.", "False"), ("Yes, he could.", "True"),
         ("Answer: False, since it is not so", "False"), ("So it is false.", "False"),
-        ("Answer: not true", "False"), ("So it does not hold true.", "False"),
+        ("Answer: T", "True"), ("\\boxed{F}", "False"), ("Answer: not true", "False"),
+        ("So it does not hold true.", "False"),
         ('So the answer to "Is it?" is yes.', "True"),
     ],
     "latex": [
         ("so \\boxed{x^2+\\frac{1}{2}}.", "x^2+\\frac{1}{2}"), ("Answer: $\\frac{x}{4}$. So it is.",
         "\\frac{x}{4}"),
-        ("It is $x$, so \\[y + 1\\]", "y + 1"),
+        ("It is $x$, so \\[y + 1\\]", "y + 1"), ("It is $5 \\text{ red apples}$.", "5 \\text{ red apples}"),
     ],
     "text": [
         ('Answer: **"The Nile."** It flows north.', "The Nile"), ("Answer: St. Louis. A city.", "St. Louis"),
-        ("Answer: \\text{red}", "red"),
+        ("Answer: \\text{red}", "red"), ("\\boxed{J. K. Rowling}", "J. K. Rowling"),
+        ("<answer>F. Scott Fitzgerald</answer>", "F. Scott Fitzgerald"), ("Answer: B.", "B"),
+        ("The answer is C. S. Lewis. He wrote it.", "C. S. Lewis"), ("Answer: Prof. Smith", "Prof. Smith"),
+        ("Answer:\nParis", "Paris"), ("<answer>\nParis\r\n</answer>", "Paris"),
     ],
 }  # fmt: skip
 # Formatted by hand: short cases, grouped by what is wrong with them.
@@ -63,10 +67,10 @@ UNREAD = {
         "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
         "Yes and no: true for some, false for others.",
         "Answer: 5", "Is it true?", "While it is true that some can, others cannot.",
-        "Although that is correct, nobody knows.",
+        "Although that is correct, nobody knows.", "He flips the coin. T",
     ],
     "text": ["Answer:", "Nothing here."],
-    "latex": ["Nothing here."],
+    "latex": ["Nothing here.", "It costs $5 and then $6.", "It is $x = 3$ or $x = -3$."],
 }  # fmt: skip
 OPTIONS = "Which?\n(A) 2\n(B) London\n(C) New London\n(D) none of the above\n(E) 4 K"
 CHOICES = {
