@@ -2,11 +2,11 @@ r"""Numbers: finding them in a text, exact values, canonical text.
 
 A number is, in this order (``_NUMBER``)::
 
-    sign        -5  –5  minus 5
+    sign        -5  –5  minus 5  -(5)
     currency    $5  -$5  US$ 5
     value       1,234.5  1 234  1_234  1{,}234  .5      digits
-                3½  3 1/2  3 and a half  3/4  \frac{3}{4}  3 tenths
-                3e5  3 \times 10^5
+                3½  3 1/2  3 and a half  3/4  \frac{-3}{4}  3 tenths
+                3e5  3 \times 10^5  10^5
                 forty-two  one hundred and five  a dozen
     scale       5 million  5-million  5 hundred thousand  2 dozen  12 lakh  $3bn  5k
     unit        5%  5 km  5m^2  20m/s  90^\circ
@@ -67,10 +67,11 @@ _SHORT = r"""\s?(?P<letters>bn|mn|tn)\b|(?P<kilo>k|(?-i:M))(?![\w^/])
     |(?(currency)\s?(?P<money>mm?|b|t)\b(?![\^/])|(?!))"""  # "$5m" is 5 million, "5m" is not
 _UNIT = r"(?:(?-i:m)(?:[²³]|\^?\{?[23]\}?)|(?-i:[mgshLlNJWVCFKA])/[a-z]+(?:[²³]|\^\{?-?[23]\}?)?)(?!\w)"
 _NUMBER = re.compile(
-    rf"""(?P<sign>\b(?:minus|negative)\s|-\s?)?(?P<currency>(?:US|\\)?[$€£¥₹]\s?)?(?P<inner>-)?
+    rf"""(?P<sign>\b(?:minus|negative)\s|-\s?)?(?:(?<=-)\()?(?P<currency>(?:US|\\)?[$€£¥₹]\s?)?(?P<inner>-)?
     (?P<value>(?:(?P<whole>\d+)\s?)?
-        \\[cdt]?frac\s?(?:\{{\s?(?P<a>\d+)\s?\}}\s?\{{\s?(?P<b>\d+)\s?\}}|(?P<c>\d)\s?(?P<d>\d))
-      |(?P<alone>[¼-¾⅐-⅞])
+        \\[cdt]?frac\s?(?:\{{\s?(?P<a>(?(whole)|-?)\d+)\s?\}}\s?\{{\s?(?P<b>(?(whole)|-?)\d+)\s?\}}
+          |(?P<c>\d)\s?(?P<d>\d))
+      |(?P<alone>[¼-¾⅐-⅞])|10\^\{{?(?P<ten>[-+]?\d+)\}}?
       |(?:(?P<digits>{_DIGITS})(?:\s?(?P<vulgar>[¼-¾⅐-⅞])|\s(?:and\s)?(?P<over>\d+)/(?P<under>\d+)
           |\s?/\s?(?P<divisor>\d+)|(?:\s?(?:[×x*]|\\times|\\cdot)\s?10\^|e)\{{?(?P<power>[-+]?\d+)\}}?)?
         |(?P<words>{_WORDS}))
@@ -165,14 +166,18 @@ def _value(match: re.Match[str], unit: str) -> Fraction | None:
     if len(match.group()) > LONGEST:
         return None
     over, under = match["a"] or match["c"] or match["over"] or "0", match["b"] or match["d"] or match["under"]
-    power, divisors = int(match["power"] or "0"), (int(under or 1), int(match["divisor"] or 1))
+    power, divisors = (
+        int(match["power"] or match["ten"] or "0"),
+        (int(under or 1), int(match["divisor"] or 1)),
+    )
     letters = (match["letters"] or match["kilo"] or match["money"] or "").strip().lower()
     if abs(power) > LONGEST or 0 in divisors:
         return None
     said = _said(match["words"]) if match["words"] else None
     if match["words"] and said is None:
         return None
-    value = said or Fraction(re.sub(_COMMA, "", match["digits"] or match["whole"] or "0"))
+    digits = match["digits"] or match["whole"] or ("1" if match["ten"] else "0")
+    value = said or Fraction(re.sub(_COMMA, "", digits))
     if sign := match["vulgar"] or match["alone"]:
         value += Fraction(unicodedata.numeric(sign)).limit_denominator(10)
     if match["part"]:
@@ -189,6 +194,7 @@ def _value(match: re.Match[str], unit: str) -> Fraction | None:
 def _written(match: re.Match[str], value: Fraction) -> str:
     """A number's text: a fraction as it is written, another number as a decimal."""
     over, under = match["a"] or match["c"] or match["digits"], match["b"] or match["d"] or match["divisor"]
+    over, under = (over or "").lstrip("-"), (under or "").lstrip("-")
     if under and over.isdecimal() and abs(value) == Fraction(int(over), int(under)) and value.denominator > 1:
         return f"{'-' if value < 0 else ''}{over}/{under}"
     return canonical(value)

@@ -14,7 +14,9 @@ RIGHT = {
         ("the answer is 7.", "7"),
         ("\\boxed{-3}", "-3"), ("\\boxed{\\text{3 eggs}}", "3"), ("<answer>\n3\n</answer>", "3"),
         ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
-        ("Answer:\n12", "12"),
+        ("Answer:\n12", "12"), ("\\boxed{\\frac{-3}{4}}", "-3/4"), ("Answer: -\\frac{3}{-4}", "3/4"),
+        ("Answer: 10^3", "1000"), ("\\boxed{10^{-2}}", "0.01"), ("Answer: -10^6 cm", "-1000000"),
+        ("Answer: -(6)", "-6"), ("Answer: x = -($6)", "-6"), ("Answer: 2 - (-1/2) = 5/2", "5/2"),
         ("### Final Answer\n\n12 eggs", "12"), ("Answer: \\frac{3}{4}", "3/4"), ("Answer: 1/4 of it",
         "1/4"),
         ("Answer: -3/10 or \\boxed{-3/10}", "-3/10"), ("Answer: 10/4", "10/4"), ("Answer: 3/4 (0.75)", "3/4"),
@@ -57,7 +59,9 @@ UNREAD = {
         "#### 1. First step", "It is 5 / 2 = $", "She has 5. So she must have", "It is 12: \\boxed",
         "It is 5.\nTherefore,", "It is 5.\nIn all:", "They have \\frac{2",  # broken off
         "Answer: 1.234,50",  # no US number
-        "\\boxed{\\frac{x}{2}}", "Answer: 5/0", "Answer: 1e999", "Answer: H2O", "Answer: 6:30",  # parts
+        "\\boxed{\\frac{x}{2}}", "Answer: 5/0", "Answer: 1e999", "Answer: 10^2.5",
+        "Answer: 110^3", "Answer: 10^3 * 2", "Answer: 2\\frac{-3}{4}", "Answer: -(3, 4)", "Answer: 10^999",
+        "Answer: H2O", "Answer: 6:30",  # parts
         "Das sind 1.200 Euro und mehr.", "答案是5",
         "The price of 2 items is 30% of 80", "After 3 days it is 5 more.", "There are 12 eggs in 3 boxes.",
         "The 5 apples are 3 and the rest is 4.",
@@ -153,6 +157,7 @@ def test_two_values_are_none(mark, two, a, b):
     opens, closes = MARKS[mark]
     b += a + 1
     assume("{},{}" not in two or len(str(b)) != 3)  # (1,234) is a number as well
+    assume("^" not in two or a != 10)  # and so is 10^3
     text = opens + two.format(a, b) + closes
     assert extract(text, "number") is None, text
 
