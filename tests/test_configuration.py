@@ -174,6 +174,13 @@ def test_an_override_holds_any_value(value):
     assert compose_config([f"label={quoted(value)}"]).label == value
 
 
+@pytest.mark.parametrize("word", ["max_tokens=0", "max_seconds=-1", "grader.absolute=-1"])
+def test_values_that_need_no_model_are_checked_before_it_is_loaded(word, tmp_path):
+    key = word.partition("=")[0]
+    with pytest.raises(UserError, match=f"^{key}: expected"):
+        build_engine(compose_config([word, f"model={tmp_path / 'nowhere'}"]))
+
+
 def test_labels_and_the_reference_leave_out_samples_that_an_equal_budget_chooses():
     config = compose_config(["+experiment=demo_rivals", "budget=equal"])
     assert config.reference == "self_consistency temperature=1.3" in compared_methods(config)
@@ -196,8 +203,39 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
 
 
 @pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        ("model=./a,B/C", ["model=custom", "model.path=./a,B/C"]),
+        ("model='./a,b',B/C", ["model=custom", "model.path='./a,b',B/C"]),
+        ("dataset=v.csv,w.csv", ["dataset=custom", "dataset.path=v.csv,w.csv"]),
+        ("prompt=/a.yaml,/b.yml", ["prompt=file", "prompt.path='/a.yaml','/b.yml'"]),
+        ('prompt="/a, b.yaml"', ["prompt=file", "prompt.path='/a, b.yaml'"]),
+        ("model=demo,qwen3_1_7b", ["model=demo,qwen3_1_7b"]),
+    ],
+)
+def test_several_files_are_read_one_by_one(word, read):
+    assert read_words([word]) == read
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("model=demo,./folder", "demo,./folder"),
+        ("dataset=demo,w.csv", "demo,w.csv"),
+        ("prompt=math,a.yaml", "math,a.yaml"),
+    ],
+)
+def test_names_and_paths_cannot_be_swept_together(word, values):
+    """A path needs the choice for paths, in which a name would lose what it chooses."""
+    group = word.partition("=")[0]
+    with pytest.raises(UserError, match=f"^{group}: expected names or paths, got both in {values}; run two"):
+        read_words([word])
+
+
+@pytest.mark.parametrize(
     "words",
     [
+        ["model='/models/a,b'"],
         ["dataset=own.csv", "model=/models/a", "k=3"],
         ["model=file.gguf", "label=a b", "methods=[cot,[self_consistency,'k=3']]"],
         ["+experiment=llama_zero", "model.path=/models/a", "dataset.path=gsm8k.jsonl"],

@@ -8,7 +8,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.configuration.build import build_method, built, plain
+from soft_reasoning.configuration.build import build_method, built, check_values, plain
 from soft_reasoning.configuration.compose import (
     chosen_names,
     compared_methods,
@@ -104,6 +104,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
     for method in configs.values():  # refuses bad values of every method before any work
         build_method(method)
+        check_values(method)
     engines = {label: plain(method.engine) for label, method in configs.items()}
     first = equal_to({label: method_name(plain(method)) for label, method in configs.items()})
     settings = [engines[first], *engines.values()]

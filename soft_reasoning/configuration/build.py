@@ -107,8 +107,19 @@ def origin(data: Mapping[str, object], key: str) -> str:
     return key
 
 
+def check_values(config: DictConfig) -> None:
+    """Reject wrong values of the grader and of the limits, which need no model.
+
+    Raises:
+        UserError: In one line.
+    """
+    built(config, "grader")
+    Limits(config.max_tokens, config.max_seconds)
+
+
 def build_engine(config: DictConfig) -> Engine:
-    """Load the model."""
+    """Load the model, after the values that need none are checked."""
+    check_values(config)
     if config.model.adapter and "adapter" not in config.engine:
         raise UserError(
             f"model.adapter: expected an engine that loads adapters, got {config.engine._target_}; "

@@ -42,6 +42,8 @@ _VALUE = re.compile(r"[^,\[\]]*[^\w/+.%*@?| \t,\[\]-][^,\[\]]*", re.ASCII)
 _GRAMMAR = re.compile(r"[\\'\"=:$(){}]")
 """What else has a meaning in a value: it is left as it is."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ELEMENT = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\$\{[^}]*\}|[^,])+""")
+"""A value, or one of several with commas between them."""
 _FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
 """All components of a path but the last."""
 
@@ -95,14 +97,14 @@ def read_words(words: Iterable[str]) -> list[str]:
     """Return the options with ``model=``, ``dataset=`` and ``prompt=`` that name files as Hydra reads them.
 
     ``model=A/NAME`` becomes ``model=custom model.path=A/NAME``, ``dataset=FILE.csv`` ``dataset=custom`` with
-    its path, and ``prompt=FILE.yaml`` ``prompt=file`` with its path. ``model.path=`` alone names a model,
-    too: without an experiment the path is not that of the default model. Values with letters or marks that
-    Hydra's grammar lacks, such as é or ~, are put into quotes. The options of a class that is typed by
-    ``_target_`` are its own: ``acquisition.xi=1`` becomes ``++acquisition.xi=1``.
+    its path, and ``prompt=FILE.yaml`` ``prompt=file`` with its path. Each may be several for a sweep.
+    ``model.path=`` alone names a model, too: without an experiment the path is not that of the default model.
+    Values with letters or marks that Hydra's grammar lacks, such as é or ~, are put into quotes. The options
+    of a class that is typed by ``_target_`` are its own: ``acquisition.xi=1`` becomes ``++acquisition.xi=1``.
 
     Raises:
-        UserError: For a deletion (``~seed``), which leaves a key without a value, and for bytes that are no
-            UTF-8.
+        UserError: For a deletion (``~seed``), which leaves a key without a value, for bytes that are no
+            UTF-8, and for a sweep over names and paths.
     """
     words, read = [_quote_value(word) for word in words], list[str]()
     for word in words:
@@ -116,13 +118,13 @@ def read_words(words: Iterable[str]) -> list[str]:
     own = tuple(key.removesuffix("_target_") for key in typed_keys(words) if key.endswith("._target_"))
     for word in words:
         group, _, value = word.partition("=")
-        if group == "model" and _expanded(word):
-            read += ["model=custom", f"model.path={value}"]
-        elif group == "dataset" and _expanded(word):
-            read += ["dataset=custom", f"dataset.path={value}"]
-        elif group == "prompt" and _expanded(word):
-            path = local_path("prompt", value.strip("'\"")).absolute()
-            read += ["prompt=file", f"prompt.path={quoted(path)}"]
+        if any(paths := _paths(word)):
+            if not all(paths):
+                raise UserError(f"{group}: expected names or paths, got both in {value}; run two sweeps")
+            if group == "prompt":
+                files = [local_path("prompt", text.strip("'\"")) for text in _ELEMENT.findall(value)]
+                value = ",".join(quoted(file.absolute()) for file in files)
+            read += [f"{group}={BASES[group]}", f"{group}.path={value}"]
         else:
             read.append(f"++{word}" if own and word.startswith(own) else word)
     return read
@@ -136,9 +138,9 @@ def as_typed(words: Iterable[str]) -> list[str]:
     }
     for word in words:
         key, _, value = word.partition("=")
-        text = value.strip("'") if re.fullmatch(r"'[^'\\]*'", value) else value
+        text = value.strip("'") if re.fullmatch(r"'[^',\\]*'", value) else value
         short = f"{key.removesuffix('.path')}={text}"
-        if key in bases and _expanded(short):
+        if key in bases and (paths := _paths(short)) and all(paths):
             typed.append(short)
             dropped.add(bases[key])
         else:
@@ -154,13 +156,13 @@ def _quote_value(word: str) -> str:
     return key + equals + _VALUE.sub(lambda part: quoted(part[0]), value)
 
 
-def _expanded(word: str) -> bool:
-    """Whether the word names a file or a model where a choice of its group may stand."""
-    group, equals, value = word.partition("=")
-    text = value.strip("'\"")
-    if group == "model":
-        return bool(equals) and is_path(text)
-    return bool(Path(text).suffix) if group == "dataset" else group == "prompt" and is_file_name(text)
+def _paths(word: str) -> list[bool]:
+    """For each value of the word, whether it is a path where a choice of the word's group may stand."""
+    group, _, value = word.partition("=")
+    texts = [text.strip("'\"") for text in _ELEMENT.findall(value)]
+    if group == "dataset":
+        return [bool(Path(text).suffix) for text in texts]
+    return [{"model": is_path, "prompt": is_file_name}[group](text) for text in texts if group in BASES]
 
 
 def is_path(model: str) -> bool:

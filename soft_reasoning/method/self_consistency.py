@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.checks import OptionError, check_sampling, counts, real, whole
 from soft_reasoning.method.base import SampledMethod, majority_vote
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
@@ -39,6 +39,8 @@ class SelfConsistency(SampledMethod):
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
         check_sampling(self)
+        if self.temperatures is not None and not self.temperatures:
+            raise OptionError("temperatures", "expected one or more, got none; leave it out")
         for temperature in self.temperatures or ():
             real("temperatures", temperature, above=0.0)
         if self.first_temperature is not None:

@@ -37,3 +37,5 @@ def test_samples_take_the_temperatures_in_turn():
     assert not method.independent and SelfConsistency().independent
     with pytest.raises(UserError, match="temperatures: expected"):
         SelfConsistency(temperatures=(0.4, 0.0))
+    with pytest.raises(UserError, match="temperatures: expected one or more, got none"):
+        SelfConsistency(temperatures=())
