@@ -126,6 +126,16 @@ def test_the_methods_of_an_experiment_are_no_part_of_the_command_of_one():
     assert compose_config(words).methods is None
 
 
+def test_a_folder_of_configurations_is_no_method(command, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(run_module.Jobs, "run", lambda jobs, config, folder: seen.append(config))
+    (tmp_path / "own" / "experiment").mkdir(parents=True)
+    (tmp_path / "own" / "experiment" / "short.yaml").write_text("# @package _global_\nseed: 7\n")
+    done = command("compare", "--config-dir", "own", "cot", "fire", "+experiment=short")
+    assert done.returncode == 0, done.stderr
+    assert [(config.methods, config.seed) for config in seen] == [(["cot", "fire"], 7)]
+
+
 def test_lines_of_the_hub_are_printed_once(command, monkeypatch):
     """The hub's logger has a handler of its own, and Hydra gives another to the root."""
     hub, printed = logging.getLogger("huggingface_hub"), io.StringIO()
@@ -143,9 +153,11 @@ def test_the_version_and_a_run_as_a_module(command, tmp_path):
     assert done.returncode == 0 and "soft-reasoning run [group=choice]" in done.stdout
 
 
-def test_the_configuration_of_a_comparison_is_that_of_each_row(run):
+def test_the_configuration_of_a_comparison_is_that_of_each_row(run, command):
     shown = run("methods=[cot,[soft_reasoning,'preset=paper']]", "--cfg", "job")
     assert shown.returncode == 0, shown.stderr
+    for flag in (["--cfg", "job"], ["--cfg=job"], ["-c", "job"]):
+        assert command("compare", "cot", "soft_reasoning preset=paper", *flag).stdout == shown.stdout
     first, second = yaml.safe_load_all(shown.stdout)
     assert "--- # soft_reasoning preset=paper\n" in shown.stdout
     assert (first["method"]["name"], "d" in first, second["d"]) == ("cot", False, 50)

@@ -39,6 +39,13 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             "expected one seed and data set for all",
         ),
         (["methods=[cot,[self_consistency,'k=0']]"], "k: expected a whole number"),
+        (["methods=[cot,[self_consistency,'max_tokens=0']]"], "max_tokens: expected a whole number"),
+        (["methods=[cot,[self_consistency,'grader.absolute=-1']]"], "grader.absolute: expected"),
+        (
+            ["-m", "seed=0,1", "hydra.sweep.dir=${now:%Y}"],
+            "hydra.sweep.dir: expected a folder, got ${now:%Y}",
+        ),
+        (["-m", "cot"], "cot: expected key=value"),
         (
             ["budget=equal", "methods=[cot,[self_consistency,'method.samples=3']]"],
             "methods: expected the number of samples as k under budget=equal, got ['self_consistency',",

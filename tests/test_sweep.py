@@ -94,6 +94,13 @@ def test_the_reference_is_nearest_to_the_sweeps_own_experiment(run):
     assert len(rows) == 16 and [row["label"] for row in rows if "difference" not in row] == [paper]
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_the_folder_of_a_sweep_may_be_in_quotes(run, tmp_path, quote):
+    done = run(*FAKE, "limit=1", "-m", "seed=0,1", "method=cot", f"hydra.sweep.dir={quote}out{quote}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "sweep.md").is_file() and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
     command = [*FAKE, "limit=2", "-m", "seed=0,1", "method=cot", "reference=nobody"]
     done = run(*command)

@@ -30,10 +30,16 @@ from soft_reasoning.configuration.compose import (
     typed_keys,
 )
 from soft_reasoning.configuration.errors import not_an_override, one_line
+from soft_reasoning.lab.runs.files import OTHER_FOLDER
 from soft_reasoning.lab.runs.signals import Ended, check_signals, noting_signals
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
+VALUED = (
+    *("--cfg", "-c", "--package", "-p", "--info", "-i", "--experimental-rerun"),
+    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
+)
+"""Hydra's flags whose value may be the next word."""
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 OUT_OF_MEMORY = (
     "Out of memory. The same command continues with what is stored; use fewer problems at a time "
@@ -49,7 +55,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
     sweep = None
 
     def task(config: DictConfig) -> None:
-        with one_line_errors():  # here too: Hydra prints a line about exceptions that reach it
+        with one_line_errors(OTHER_FOLDER):  # here too: Hydra prints a line about exceptions that reach it
             folder = Path(HydraConfig.get().runtime.output_dir)
             try:
                 check_signals()
@@ -62,7 +68,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
-    with one_line_errors():
+    with one_line_errors(OTHER_FOLDER):
         prepare()
         for word in words:
             key, _, value = word.removeprefix("--").partition("=")
@@ -70,18 +76,18 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
         flags = [word for word in words if word.startswith("-") or ("=" not in word and word[:1] != "~")]
         for before, word in pairwise(["", *words]):
-            bare = word in flags and not word.startswith("-") and not before.startswith("-")
+            bare = word in flags and not word.startswith("-") and before not in VALUED
             if bare or not word.strip() or not typed_keys([word])[0]:
                 raise UserError(not_an_override(word))
         options = [read_folder(word) for word in read_words(word for word in words if word not in flags)]
         check_launcher(options)
         if {*SWEEP} & {*flags}:
             dirs = [
-                word.partition("=")[2].strip("'") for word in options if word.startswith("hydra.sweep.dir=")
+                word.partition("=")[2].strip("'\"") for word in options if word.startswith("hydra.sweep.dir=")
             ]
             sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(options))}"
             options.append(f"hydra.sweep.dir={quoted(sweep)}")
-        if flags in (["--cfg", "job"], ["-c", "job"]):  # without the parts that the method does not read
+        if " ".join(flags) in ("--cfg job", "-c job", "--cfg=job"):  # without parts that are not read
             config = compose_config(options)
             print("" if (rows := compared_methods(config)) else OmegaConf.to_yaml(config), end="")
             for label, changes in rows.items():
@@ -97,13 +103,15 @@ def read_folder(option: str) -> str:
     """Return the option with the home directory that a folder of Hydra's begins with.
 
     Raises:
-        UserError: If it names no folder.
+        UserError: If it names no folder, or one of a sweep that is not the same for all its jobs.
     """
     key, _, value = option.partition("=")
     if key not in FOLDERS:
         return option
     if not (folder := value.strip("'\" ")) or folder == "null":
         raise UserError(f"{key}: expected a folder, got none; . is the current one")
+    if key == "hydra.sweep.dir" and "${" in folder:  # processes of a launcher may read another value
+        raise UserError(f"{key}: expected a folder, got {folder}; write it without ${{...}}")
     return f"{key}={quoted(local_path(key, folder))}" if folder.startswith("~") else option
 
 
@@ -135,8 +143,8 @@ def sweep_name(options: Sequence[str]) -> str:
 
 
 @contextmanager
-def one_line_errors() -> Generator[None]:
-    """Turn bad input into one line and exit code 2.
+def one_line_errors(fix: str = "check the path and its disk") -> Generator[None]:
+    """Turn bad input into one line and exit code 2; ``fix`` is the advice for a file that cannot be written.
 
     Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,
     as under nohup.
@@ -162,7 +170,7 @@ def one_line_errors() -> Generator[None]:
             refuse(OUT_OF_MEMORY)
         if not isinstance(error, OSError) or error.filename is None:
             raise
-        refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir=")
+        refuse(f"{error.strerror}: {error.filename}; {fix}")
 
 
 def refuse(message: str) -> NoReturn:

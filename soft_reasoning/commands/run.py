@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.commands.launch import launch, one_line_errors, refuse
+from soft_reasoning.commands.launch import VALUED, launch, one_line_errors, refuse
 from soft_reasoning.configuration.compose import typed_keys
 
 if TYPE_CHECKING:
@@ -78,7 +79,11 @@ def compare_main(words: Sequence[str]) -> None:
     """Run the command line ``compare``: the named methods on the same problems."""
     if not all(word.strip() for word in words):
         refuse("compare: expected methods and key=value, got an empty word; leave it out")
-    names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
+    names = [
+        word
+        for before, word in pairwise(["", *words])
+        if "=" not in word.split()[0] and not word.startswith(("-", "+", "~")) and before not in VALUED
+    ]
     if not names and {"-h", "--help"} & {*words}:
         print(COMPARE)
         return

@@ -29,6 +29,7 @@ from soft_reasoning.lab.runs.files import (
     PREDICTIONS,
     REPORT,
     RESULTS,
+    TABLES,
     read_json,
     write_text,
     writing,
@@ -81,8 +82,6 @@ SHOWN = 20
 """Number of answers shown in a terminal; those of longer runs are shown only where none could be graded."""
 
 ROUNDS_PLOT = "after_each_round.svg"
-TABLES = "tables"
-"""Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 
 Metrics: TypeAlias = Mapping[str, Any]
 

@@ -20,11 +20,16 @@ GRADES = "grades.json"
 REPORT = "report.md"
 PREDICTIONS = "predictions.csv"
 PAGE = "report.html"
+TABLES = "tables"
+"""Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 COMPARISON = "comparison.md"
 SWEEP = "sweep.md"
 HYDRA = ".hydra"
 PROBES = "probes"
 """Inside a comparison: runs that only determine the number of samples of an equal budget."""
+
+OTHER_FOLDER = "fix that, or choose another folder with hydra.run.dir="
+"""The advice of commands that take this option."""
 
 
 def read_json(path: Path, fix: str = "run it to its end, or give the folder of one run") -> Any:
@@ -42,14 +47,13 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
 
 
 @contextmanager
-def writing(folder: Path) -> Generator[None]:
-    """Turn an OSError while writing into ``folder``, such as a full disk, into a UserError."""
+def writing(folder: Path, fix: str = "fix that") -> Generator[None]:
+    """Turn an OSError while writing into ``folder``, such as a full disk, into a UserError with ``fix``."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"{folder}: expected a writable folder, got {error.strerror or error}; "
-            "fix that, or choose another folder with hydra.run.dir="
+            f"{folder}: expected a writable folder, got {error.strerror or error}; {fix}"
         ) from error
 
 

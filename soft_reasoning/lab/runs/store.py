@@ -22,11 +22,13 @@ from soft_reasoning.lab.runs.files import (
     GRADES,
     HYDRA,
     MANIFEST,
+    OTHER_FOLDER,
     PAGE,
     PREDICTIONS,
     REPORT,
     RESULTS,
     SAMPLES,
+    TABLES,
     encode,
     lock,
     read_json,
@@ -38,7 +40,10 @@ from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, env
 from soft_reasoning.lab.runs.records import Record, read_records
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
-DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*")
+DERIVED = (
+    *(RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{TABLES}/*.csv", f"{TABLES}/*.tex"),
+    *("*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*"),
+)
 """Files that are removed when a run starts over: those computed from the others, and the completions."""
 
 
@@ -77,7 +82,7 @@ class Store:
         manifest = build_manifest(config, words, about, chosen)
         self._words = list(words)
         self._updated = {name: manifest[name] for name in ("command", "choices", "config")}
-        with writing(self.folder):
+        with writing(self.folder, OTHER_FOLDER):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:

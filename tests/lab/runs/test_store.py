@@ -10,8 +10,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.lab.runs.files import MANIFEST, read_json
+from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_text
 from soft_reasoning.lab.runs.records import Record, read_records
 from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -140,9 +141,24 @@ def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
     fill(tmp_path, "a")
     (tmp_path / "results.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "headline.csv").write_text("old")
+    (tmp_path / "tables" / "headline.tex").write_text("old")
     fill(tmp_path, "b", config=CONFIG | {"seed": 1}, fresh=True)
     assert ids(tmp_path) == ["b"]
     assert not (tmp_path / "results.json").exists() and (tmp_path / "notes.txt").read_text() == "mine"
+    assert not [*(tmp_path / "tables").iterdir()]
+
+
+def test_only_commands_with_the_option_advise_another_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="got Not a directory; fix that, or choose .* with hydra.run.dir=$"):
+        Store(tmp_path / "file" / "run", CONFIG)
+    with pytest.raises(UserError, match="expected a writable folder, got .*; fix that$"):
+        write_text(tmp_path / "file" / "tables" / "headline.csv", "")
+    with pytest.raises(SystemExit), one_line_errors():
+        (tmp_path / "file" / "folder").mkdir()
+    assert capsys.readouterr().err.endswith("/folder; check the path and its disk\n")
 
 
 HOLD = """
