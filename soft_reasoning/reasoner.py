@@ -295,18 +295,22 @@ class SoftReasoner:
                     on_progress(sum(job.written for job in jobs.values()))
         return self._solutions(problems, alone, jobs)
 
-    def problem(self, question: QuestionLike, gold: str | None = None) -> Problem:
+    def problem(self, question: QuestionLike, gold: str | float | None = None) -> Problem:
         """Return the question as methods see it, with its reference answer if it has one.
 
         Raises:
-            UserError: For an invalid question.
+            UserError: For an invalid question, and for a reference answer that is neither text nor a number.
         """
+        if isinstance(gold, int | float) and not isinstance(gold, bool):
+            gold = str(gold)
+        if not isinstance(gold, str | None):
+            raise UserError(f"gold: expected text or a number, got {gold!r:.80}; give the answer as text")
         return replace(read_question(question, self.answer_type), gold=gold)
 
     def objective(
         self,
         question: QuestionLike,
-        gold: str | None = None,
+        gold: str | float | None = None,
         *,
         negate: bool = False,
         noise_std: float | None = None,
@@ -321,11 +325,19 @@ class SoftReasoner:
             negate: Whether to return minus the reward, for optimisers that minimise.
             noise_std: Standard deviation of noise that is added to each reward.
             dim: d, dimensions of the search for each soft token; None keeps the reasoner's.
-            options: As for :meth:`solve`, such as ``seed`` and ``verifier``.
+            options: As for :meth:`solve`, such as ``seed`` and ``verifier``, without limits, ``k`` and what
+                only the rounds of a search read, since the caller chooses the points.
 
         Raises:
-            UserError: If the method has no search, or the question is invalid or too long.
+            UserError: If the method has no search, the question is invalid or too long, or an option cannot
+                act.
         """
+        for name in ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping"):
+            if options.get(name) is not None:
+                raise UserError(
+                    f"{name}: expected an option that the reward of a point depends on, got one that it does "
+                    "not; leave it out"
+                )
         problem = self.problem(question, gold)
         words = [] if dim is None else [f"d={dim}"]
         method, context = self._setup.solving(options, words)
@@ -434,10 +446,13 @@ class SoftReasoner:
         ``context`` is the reasoner's by default.
 
         Raises:
-            UserError: As :meth:`solve`.
+            UserError: As :meth:`solve`, and for an id that is there twice.
         """
         context = replace(context or self.context, limits=Limits())
         jobs = {problem.id: Job[Any](problem, method, context) for problem in problems}
+        if len(jobs) < len(ids := [problem.id for problem in problems]):
+            twice = max(ids, key=ids.count)
+            raise UserError(f"problems: expected each id once, got {twice!r:.80} twice; rename or remove one")
         with self._working(jobs):
             return [jobs[problem.id].result() for problem in problems]
 

@@ -90,6 +90,19 @@ def test_bad_values(reasoner):
             greedy.objective(QUESTION)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"max_tokens": 1}, {"max_seconds": 1.0}, {"k": 2}, {"rounds": 1}]
+    + [{"acquisition": "ei"}, {"stopping": "none"}],
+    ids=str,
+)
+def test_an_option_that_cannot_act_is_refused(reasoner, option):
+    [name] = option
+    with pytest.raises(UserError, match=f"^{name}: expected an option that the reward of a point depends on"):
+        reasoner.objective(QUESTION, **option)
+    assert reasoner.objective(QUESTION, **{name: None}).dim == 50
+
+
 def test_negate_and_empty_batches_are_botorch_s(reasoner):
     objective = reasoner.objective(QUESTION)
     negated = reasoner.objective(QUESTION, negate=True)

@@ -90,6 +90,28 @@ def test_a_wrong_prompt_is_one_line(reasoner, wrong, message):
         reasoner.solve({"question": QUESTIONS[0], **wrong})
 
 
+def test_a_misspelt_key_of_a_question_is_one_line(reasoner):
+    asked = {"question": QUESTIONS[0], "anwser_type": "number"}
+    known = "question, id, answer_type, prompt, stop, max_new_tokens"
+    with pytest.raises(UserError, match=f"keys among {known}, got 'anwser_type'$"):
+        reasoner.solve(asked)
+
+
+def test_a_reference_answer_is_text_or_a_number(reasoner):
+    for gold, text in (("13", "13"), (13, "13"), (0.5, "0.5"), (None, None)):
+        assert reasoner.problem(QUESTIONS[0], gold).gold == text
+    for wrong in (True, ["13"], b"13"):
+        with pytest.raises(UserError, match="gold: expected text or a number, got"):
+            reasoner.problem(QUESTIONS[0], wrong)
+
+
+def test_problems_with_one_id_are_refused(reasoner):
+    first, second = (replace(reasoner.problem(question), id="one") for question in QUESTIONS)
+    for problems in ([first, second], [first, first]):
+        with pytest.raises(UserError, match="problems: expected each id once, got 'one' twice"):
+            reasoner.run_methods(problems, ChainOfThought())
+
+
 @pytest.mark.slow
 def test_options_of_a_call(reasoner):
     question = QUESTIONS[0]
