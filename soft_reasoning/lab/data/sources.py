@@ -73,7 +73,8 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     try:
         for place, doc in READERS[file.suffix.lower()](file):
             where = f"{file} {place}"
-            doc = json.loads(doc, object_pairs_hook=_fields) if isinstance(doc, str) else doc
+            if file.suffix.lower() == ".jsonl":  # parsed here, where an error gets the line's number
+                doc = json.loads(doc, object_pairs_hook=_fields)
             if not isinstance(doc, Mapping):
                 raise UserError(f"{where}: expected an object with fields, got {type(doc).__name__}")
             rows.append(Row(where, len(rows), doc))

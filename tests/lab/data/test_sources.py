@@ -46,6 +46,7 @@ def test_parquet(tmp_path):
         ("rows.jsonl", '{"a": 1}\n{"a": \n', "rows.jsonl line 2: expected JSONL in UTF-8, got an error"),
         ("rows.jsonl", '{"a": 1}\n[1]\n', "rows.jsonl line 2: expected an object with fields, got list"),
         ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
+        ("rows.json", '["{\\"a\\": 1}"]', "rows.json element 1: expected an object with fields, got str"),
         ("rows.csv", "a,b\n1,2\n1\n", "rows.csv row 2: expected the columns of its first line, got fewer"),
         ("rows.csv", "", "rows.csv: expected at least one row, got none"),
         (
