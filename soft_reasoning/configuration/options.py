@@ -56,7 +56,7 @@ class Options(TypedDict, total=False):
         rounds: Rounds after the first.
         max_tokens: Maximum number of generated tokens per question; it holds within a round.
         max_seconds: Time limit per question; questions that are solved together share the time.
-        temperature: Sampling temperature of the candidates; 0 is greedy.
+        temperature: Sampling temperature of the candidates; a search also takes 0, greedy decoding.
         seed: Seed of every draw.
         max_new_tokens: Maximum number of tokens per completion, of a candidate or the verifier.
         stop: Texts that end a candidate, besides those of the prompt.

@@ -45,7 +45,7 @@ class VerifiedSampling(VerifiedMethod):
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
-        check_sampling(self.decoding, "decoding.", fix="use decoding=sampled")
+        check_sampling(self.decoding, "decoding.", fix="use decoding=sampled with a temperature above 0")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         rounds = Rounds(self, problem, context)

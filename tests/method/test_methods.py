@@ -136,5 +136,5 @@ def test_bad_values_are_refused_when_built(method, bad):
 
 
 def test_parts_that_cannot_work_are_refused():
-    with pytest.raises(UserError, match="use decoding=sampled"):
+    with pytest.raises(UserError, match="use decoding=sampled with a temperature above 0"):
         build_method(compose_config(["method=verified_sampling", "decoding=greedy"]))
