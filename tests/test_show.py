@@ -27,7 +27,7 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
-def test_tables_are_written_by_either_name_of_the_command(folders, capsys):
+def test_tables_are_written_on_demand(folders, capsys):
     finished.show_main([str(folders / "one"), "--tables"])
     tables = folders / "one" / "tables"
     assert capsys.readouterr().out == f"{tables}\n"
@@ -40,8 +40,7 @@ def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
     finished.show_main([str(folders / "one"), record.problem.id])
     output = capsys.readouterr().out
-    assert record.problem.question in output or str(record.result.answer) in output
-    assert "votes" in output.lower()
+    assert " ".join(record.problem.question.split()[:5]) in output and "votes" in output.lower()
 
 
 def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
