@@ -5,6 +5,9 @@ and the like. It must be offered, and no other option's text may follow it. With
 option gives its letter; so it does in the last sentence alone where nothing marks the answer. An option that
 its clause denies ("not B", "C is impossible") does not count, and two that count are none. "Both A and B" is
 one option where the question lists it. Options that the text only lists again are not read.
+
+Without a mark, an option that is all of the first line or sentence wins over reasons after it. Lines on
+several options in turn give the one that they affirm, or the only one that they do not deny.
 """
 
 from __future__ import annotations
@@ -87,6 +90,26 @@ _STANDS = re.compile(
     r"\W*$|[\s*\"'”’]*(?:[).:,;}(–—]|\s-\s|\s(?:is (?:the|correct|right)|because|since|as)\b(?!\swell\b))"
 )
 """After a letter or text at the beginning of a statement that decides."""
+_LINE = re.compile(
+    r"^[ \t\"'(*>-]*(?:(?i:option|choice) )?([A-Z])(?:[).:](?!\w)|[ \t*]*$)[^\n]*", re.MULTILINE
+)
+"""A line that begins with an option, or holds only its letter."""
+_AFFIRMED = re.compile(
+    r"(?<!\bbe )\b(?:correct|true|yes|the (?:(?:right|best) )?(?:answer|choice|option))\b|[✓✔✅]",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"\b(?:no|not|cannot|never|wrong|incorrect|false|impossible|invalid|(?:eliminat|exclud|reject)ed)\b|n['’]t\b|[❌✗✘]",
+    re.IGNORECASE,
+)
+"""In a line on an option, if it is the answer ("this could be correct" affirms nothing) and if it is not."""
+_ENDS = re.compile(r"[)*\"'”]*(?:[.!](?!\w)|$)")
+"""After the text of an option that is all of a line or sentence."""
+_STATES = re.compile(
+    r"^\W*(?:so|therefore|thus|hence)\b|\b(?:answer|correct|choose|pick|select|actually|wait|instead|final\w*)\b",
+    re.IGNORECASE,
+)
+"""In a sentence that states an answer, not a reason."""
 
 
 @lru_cache(maxsize=1024)
@@ -142,6 +165,43 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
         return decided
     start = len(statement) - len(statement.lstrip())
     return Reading(decided.answer, start, len(statement.rstrip()))
+
+
+def lines(text: str, question: str) -> list[re.Match[str]]:
+    """The lines that take up two options or more, without an answer in a line before or after them."""
+    found = [line for line in _LINE.finditer(text) if line[1] in options(question)]
+    alone = [opening(line.group(), question) for line in found]
+    if len({reading.answer for reading in alone if reading}) == 1:
+        first, last = ([line[1] for line in ends] for ends in (found[:2], found[-2:]))
+        begin = alone[0] is not None and first != sorted({*first})
+        end = alone[-1] is not None and last != sorted({*last})
+        found = found[begin : len(found) - end]
+    return found if len({line[1] for line in found}) > 1 else []
+
+
+def compared(lines: list[re.Match[str]], question: str) -> Reading:
+    """The option that lines on several affirm, or the only one that they do not deny; else no answer."""
+    said = {line: _offered(question)[line[1]].sub("", folded(line.group())) for line in lines}
+    kept = [line for line in lines if not _NEGATED.search(said[line])]
+    kept = [line for line in kept if _AFFIRMED.search(said[line])] or kept
+    return Reading(kept[0][1], *kept[0].span(1)) if len({line[1] for line in kept}) == 1 else Reading(None)
+
+
+def opening(text: str, question: str) -> Reading | None:
+    """The option at the beginning of ``text`` if its line, or sentence, holds only its letter and text."""
+    line = _LINE.match(text)
+    own = _offered(question).get(line[1]) if line else None
+    if line is None or own is None:
+        return None
+    rest = folded(text[line.end(1) : line.end()]).lstrip(").:* ")
+    told = own.match(rest)
+    alone = _ENDS.match(rest, told.end()) if told else not rest and ":" not in line.group()
+    return Reading(line[1], *line.span(1)) if alone else None
+
+
+def states(sentence: str, question: str) -> bool:
+    """Whether a sentence states an answer of its own, and is no reason for another one."""
+    return bool(_STATES.search(sentence) or opening(sentence, question))
 
 
 def _letters(statement: str) -> list[Reading]:

@@ -176,19 +176,25 @@ def _read_end(plain: str, start: int, end: int, answer_type: str, question: str)
     if answer_type == "latex":
         return latex.close(plain[:end])
     read, places = READERS[answer_type], main_sentences(plain, max(start, end - WINDOW), end)
+    lines = choice.lines(plain[start:end], question) if answer_type == "choice" else []
     for n, (begin, stop) in reversed([*enumerate(places)]):
+        if lines and begin < start + lines[-1].end():
+            opened = choice.opening(plain[places[0][0] : lines[0].start() + start], question)
+            return opened.shifted(places[0][0]) if opened else choice.compared(lines, question).shifted(start)
         place: Place = "last" if n else "only"
         place = place if n == len(places) - 1 else "earlier"
         if reading := read(plain[begin:stop], question, place):
-            settled = _settled(plain, places, reading, answer_type) if place == "last" else None
+            settled = _settled(plain, places, reading, answer_type, question) if place == "last" else None
             return settled or reading.shifted(begin)
         if stop == end and _OPEN_END.search(plain, begin, stop):
             return None
     return None
 
 
-def _settled(plain: str, places: list[tuple[int, int]], reading: Reading, answer_type: str) -> Reading | None:
-    r"""What settles a last sentence: the result before it if it is ambiguous, or a verdict at the beginning.
+def _settled(
+    plain: str, places: list[tuple[int, int]], reading: Reading, answer_type: str, question: str
+) -> Reading | None:
+    r"""What settles a last sentence: the result before it if it is ambiguous, or an answer at the beginning.
 
     >>> extract("3 * 4 = 12.\nSo there are 12 eggs in 3 boxes.", "number")
     '12'
@@ -206,4 +212,7 @@ def _settled(plain: str, places: list[tuple[int, int]], reading: Reading, answer
         if opening and not _WORD.search(plain, first, first + opening.start):
             alone = not _WORD.search(plain, first + opening.end, after)
             return opening.shifted(first) if alone or reading.answer is None else None
+    if answer_type == "choice" and not choice.states(plain[last:stop], question):
+        opening = choice.opening(plain[first:end], question)
+        return opening and opening.shifted(first)
     return None

@@ -203,6 +203,45 @@ def test_what_is_not_equal_to_its_number_is_none(mark, other, number):
     assert extract(text, "number") == (str(number) if exclaimed else None), text
 
 
+CITIES = "Which is the capital of France?\n(A) London\n(B) Paris\n(C) Rome\n(D) Berlin"
+REASONED = {
+    "B) Paris. London is the capital of the UK.": "B",
+    "B\n\nLondon is the capital of England.": "B",
+    "(B) Paris.\n\nThe others are capitals too. Berlin is the capital of Germany.": "B",
+    "**B. Paris**\n\nLondon is in England. It may look so nice.": "B",
+    "B) Paris.\n\nA) London is in the UK.\nC) Rome is in Italy.\nD) Berlin is in Germany.": "B",
+    "A) London\n\nSo it is Paris.": "B",  # another answer is stated
+    "A) London\n\nActually, Paris is right.": "B",
+    "A\n\nI choose B.": "B",
+    "A) London\n\nB) Paris": None,
+    "B\nA\nC": None,
+    "A:\nParis is the capital of France.": "B",  # A as in answer
+}
+COMPARED = {
+    "A. London is that of the UK.\nB. Paris of France.\nC. Rome of Italy.\nD. Berlin of Germany.": None,
+    "A) London is in the UK\nB) Paris is in France\nC) Rome is in Italy": None,
+    "Option A: London is a city.\nOption B: Paris is a city.\nAll are cities.": None,
+    "A) London.\nB) Paris.\nC) Rome.": None,
+    "A) London could be correct\nB) Paris is big\nC) Rome is old": None,
+    "A) London - incorrect\nB) Paris - correct\nC) Rome - incorrect": "B",
+    "A) London: no.\nB) Paris: yes.\nC) Rome: no.": "B",
+    "A) London is not in France.\nB) Paris is.\nC) Rome isn't either.": "B",
+    "A) London is in the UK.\nB) Paris is in France.\n\nSo it is Paris.": "B",
+    "A) London is in the UK.\nB) Paris is in France.\nThe answer is B.": "B",
+    "A) London is in the UK.\nB) Paris is in France.\nC) Rome is in Italy.\n\nB": "B",
+    "A) London is bigger than Paris.\nB) Paris is smaller than London.\nC) Rome is in Italy.": None,
+}
+
+
+@pytest.mark.parametrize(("text", "letter"), [*REASONED.items(), *COMPARED.items()])
+def test_a_choice_before_its_reasons_and_options_that_are_compared(text, letter):
+    assert extract(text, "choice", question=CITIES) == letter
+    place = locate(text, "choice", question=CITIES)
+    assert (place is None) == (letter is None)
+    if place is not None:
+        assert text[slice(*place)] == letter or "Paris" in text[slice(*place)]
+
+
 @pytest.mark.parametrize("letter", "ABCDEFKZ")
 def test_a_letter_must_be_offered_and_stand_alone(letter):
     offered = letter if letter in "ABCDE" else None
