@@ -93,7 +93,7 @@ def test_a_wrong_prompt_is_one_line(reasoner, wrong, message):
 def test_a_misspelt_key_of_a_question_is_one_line(reasoner):
     asked = {"question": QUESTIONS[0], "anwser_type": "number"}
     known = "question, id, answer_type, prompt, stop, max_new_tokens"
-    with pytest.raises(UserError, match=f"keys among {known}, got 'anwser_type'$"):
+    with pytest.raises(UserError, match=f"keys among {known}, got 'anwser_type'; correct it,"):
         reasoner.solve(asked)
 
 
