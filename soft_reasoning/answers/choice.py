@@ -168,23 +168,28 @@ def read(statement: str, question: str = "", place: Place = "stated") -> Reading
 
 
 def lines(text: str, question: str) -> list[re.Match[str]]:
-    """The lines that take up two options or more, without an answer in a line before or after them."""
-    found = [line for line in _LINE.finditer(text) if line[1] in options(question)]
-    alone = [opening(line.group(), question) for line in found]
-    if len({reading.answer for reading in alone if reading}) == 1:
-        first, last = ([line[1] for line in ends] for ends in (found[:2], found[-2:]))
-        begin = alone[0] is not None and first != sorted({*first})
-        end = alone[-1] is not None and last != sorted({*last})
-        found = found[begin : len(found) - end]
-    return found if len({line[1] for line in found}) > 1 else []
+    """The lines that comment on options, if they comment on two or more.
+
+    A line before or after them that holds only an option is the answer, and is left out.
+    """
+    comments = [line for line in _LINE.finditer(text) if line[1] in options(question)]
+    bare = [opening(line.group(), question) for line in comments]
+    if len({reading.answer for reading in bare if reading}) == 1:
+        first, last = ([line[1] for line in pair] for pair in (comments[:2], comments[-2:]))
+        before = bare[0] is not None and first != sorted({*first})  # A, A, B or C, A, B
+        after = bare[-1] is not None and last != sorted({*last})
+        comments = comments[before : len(comments) - after]
+    return comments if len({line[1] for line in comments}) > 1 else []
 
 
 def compared(lines: list[re.Match[str]], question: str) -> Reading:
     """The option that lines on several affirm, or the only one that they do not deny; else no answer."""
-    said = {line: _offered(question)[line[1]].sub("", folded(line.group())) for line in lines}
-    kept = [line for line in lines if not _NEGATED.search(said[line])]
-    kept = [line for line in kept if _AFFIRMED.search(said[line])] or kept
-    return Reading(kept[0][1], *kept[0].span(1)) if len({line[1] for line in kept}) == 1 else Reading(None)
+    remarks = {line: _offered(question)[line[1]].sub("", folded(line.group())) for line in lines}
+    possible = [line for line in lines if not _NEGATED.search(remarks[line])]
+    possible = [line for line in possible if _AFFIRMED.search(remarks[line])] or possible
+    if len({line[1] for line in possible}) != 1:
+        return Reading(None)
+    return Reading(possible[0][1], *possible[0].span(1))
 
 
 def opening(text: str, question: str) -> Reading | None:
@@ -194,9 +199,9 @@ def opening(text: str, question: str) -> Reading | None:
     if line is None or own is None:
         return None
     rest = folded(text[line.end(1) : line.end()]).lstrip(").:* ")
-    told = own.match(rest)
-    alone = _ENDS.match(rest, told.end()) if told else not rest and ":" not in line.group()
-    return Reading(line[1], *line.span(1)) if alone else None
+    named = own.match(rest)
+    bare = _ENDS.match(rest, named.end()) if named else not rest and ":" not in line.group()
+    return Reading(line[1], *line.span(1)) if bare else None
 
 
 def states(sentence: str, question: str) -> bool:

@@ -29,7 +29,7 @@ _OPENING = re.compile(r"[\[{]")
 _TRIES = 64
 """The most brackets without a JSON value that are tried."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_BESIDE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 """Keywords of a JSON Schema with schemas of the same value, not of its parts."""
 
 
@@ -129,18 +129,19 @@ def _check_references(schema: Any, draft: Any) -> None:
     parts, graph = [(root, REGISTRY.resolver_with_root(root))], dict[int, list[int]]()
     while parts:
         part, resolver = parts.pop()
-        held = part.contents
-        if id(held) in graph or not isinstance(held, dict):
+        node = part.contents
+        if id(node) in graph or not isinstance(node, dict):
             continue
         resolver = resolver.in_subresource(part)
-        targets = [_target(resolver, held[key]) for key in _REFERENCES if key in held]
+        targets = [_target(resolver, node[key]) for key in _REFERENCES if key in node]
         for target in targets:
             if id(target.contents) not in graph:
                 draft.check_schema(target.contents)
-        beside = [held[key] for key in _BESIDE if key in held]
-        same = [one for some in beside for one in (some if isinstance(some, list) else [some])]
-        graph[id(held)] = [id(one) for one in (*same, *(target.contents for target in targets))]
-        parts += [(one, resolver) for one in part.subresources()]
+        in_place = [target.contents for target in targets]  # schemas of the same value
+        for value in (node[key] for key in _IN_PLACE if key in node):
+            in_place += value if isinstance(value, list) else [value]
+        graph[id(node)] = [id(schema) for schema in in_place]
+        parts += [(inner, resolver) for inner in part.subresources()]
         parts += [(part_of(target.contents), target.resolver) for target in targets]
     try:
         TopologicalSorter(graph).prepare()

@@ -9,7 +9,7 @@ from os import PathLike
 from soft_reasoning.checks import choice, counts, real, switch, whole
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.schedule.method import Context
-from soft_reasoning.task.objective import Evaluation, Run, TaskObjective, program_answers
+from soft_reasoning.task.objective import Evaluation, Run, TaskObjective, one_prompt, program_answers
 from soft_reasoning.task.screening import SPACES, Screened, screen
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.task.tuning import Tuned, tune
@@ -42,7 +42,7 @@ class Tuning:
         validation: Share of the questions on which the best points are compared; the screening and the
             search see the others.
         anyway: Whether to search, too, where the screening shows nothing to find.
-        max_new_tokens: Tokens per solution.
+        max_new_tokens: Tokens per solution, and per program where programs give the answers.
 
     Raises:
         OptionError: For a value out of its range.
@@ -138,20 +138,6 @@ class Tuning:
             search, validation, evaluations=self.evaluations, history=history, on_evaluation=on_evaluation
         )
         return TuningResult(screened, chosen.name, tuned)
-
-
-def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
-    """Return the context in which all ``problems`` are solved, since what is learnt fits one prompt.
-
-    Raises:
-        UserError: For several answer types, whose prompts differ.
-    """
-    types = sorted({problem.answer_type for problem in problems})
-    if len(types) > 1:
-        raise UserError(
-            f"questions: expected one answer type, got {', '.join(types)}; learn from each by itself"
-        )
-    return context.of(problems[0]) if problems else context
 
 
 def rewarded(

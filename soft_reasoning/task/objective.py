@@ -96,7 +96,7 @@ class TaskObjective(BaseTestProblem):
         usage: Tokens and sequences so far, by role.
 
     Raises:
-        UserError: For no questions, or questions without an accepted answer.
+        UserError: For no questions, questions without an accepted answer, or several answer types.
 
     Example:
         >>> objective = TaskObjective(problems, TaskSpace(kind="vector"), context)
@@ -119,7 +119,7 @@ class TaskObjective(BaseTestProblem):
     ) -> None:
         whole("max_new_tokens", max_new_tokens, least=1)
         self.problems: list[Problem] = list(problems)
-        self.space, self.context = space, replace(context, limits=Limits())
+        self.space, self.context = space, replace(one_prompt(problems, context), limits=Limits())
         self._accepted = _accepted(self.problems, accepted)
         self._max_new_tokens = max_new_tokens
         self._solve = run or self._drive
@@ -246,7 +246,7 @@ class TaskObjective(BaseTestProblem):
         return method.anchors
 
     def _hashed(self, token_ids: Sequence[int]) -> str:
-        """The hash of as many tokens as a text has that follows the soft tokens and is cut."""
+        """A text's hash. Cut texts are compared at one length: a greedy one has lost its first tokens."""
         shown = tuple(token_ids)[: self._max_new_tokens - self.replaced]
         return hashlib.sha256(repr(shown).encode()).hexdigest()[:8]
 
@@ -265,6 +265,20 @@ class TaskObjective(BaseTestProblem):
     def _drive(self, problems: Sequence[Problem], method: Method) -> Sequence[Result]:
         solved = {problem.id: result for problem, result in drive(problems, method, self.context)}
         return [solved[problem.id] for problem in problems]
+
+
+def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
+    """Return the context in which all ``problems`` are solved, since what is learnt fits one prompt.
+
+    Raises:
+        UserError: For several answer types, whose prompts differ.
+    """
+    types = sorted({problem.answer_type for problem in problems})
+    if len(types) > 1:
+        raise UserError(
+            f"questions: expected one answer type, got {', '.join(types)}; learn from each by itself"
+        )
+    return context.of(problems[0]) if problems else context
 
 
 def program_answers(

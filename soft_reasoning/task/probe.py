@@ -14,8 +14,8 @@ from soft_reasoning.schedule.learnt import made_for, question_marks
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.task.learning import one_prompt, rewarded
-from soft_reasoning.task.objective import Run
+from soft_reasoning.task.learning import rewarded
+from soft_reasoning.task.objective import Run, one_prompt
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling, UserError
 
 FOLDS = 5
@@ -31,7 +31,7 @@ class ProbeFitting:
     Args:
         decoding: How solutions are sampled.
         samples: Solutions per question.
-        max_new_tokens: Tokens per solution.
+        max_new_tokens: Tokens per solution, and per program where programs give the answers.
         components: Principal components of each state.
         strength: C of the regression, the inverse of its ridge.
 

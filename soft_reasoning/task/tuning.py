@@ -110,7 +110,14 @@ def tune(
                 with open(file, "a", encoding="utf-8") as lines:
                     lines.write(json.dumps(asdict(evaluation)) + "\n")
             on_evaluation(evaluation)
-    means = posterior_means(done, bounds)
+    return _chosen(done, objective, validation, finalists)
+
+
+def _chosen(
+    done: Sequence[Evaluation], objective: TaskObjective, validation: TaskObjective | None, finalists: int
+) -> Tuned:
+    """The best of the ``finalists`` of a search on the validation questions, beside greedy decoding."""
+    means = posterior_means(done, cast(Tensor, objective.bounds).double())
     ranked = [done[i] for i in sorted(range(len(done)), key=lambda i: -means[i])]
     chosen, validated = ranked[0], None
     judge = objective if validation is None else validation

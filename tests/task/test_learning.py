@@ -14,7 +14,8 @@ from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.task import SPACES, Screened, Spread, Tuning
-from soft_reasoning.task.learning import one_prompt, rewarded
+from soft_reasoning.task.learning import rewarded
+from soft_reasoning.task.objective import TaskObjective, one_prompt
 from soft_reasoning.types import Problem, UserError
 from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, WRONG, Programmer, world
 
@@ -79,6 +80,8 @@ def test_a_point_fits_the_prompt_of_its_questions(context):
     assert one_prompt(PROBLEMS, context) is context and one_prompt(problems, context) is boolean
     with pytest.raises(UserError, match="questions: expected one answer type, got boolean, number; learn"):
         Tuning().learn([*PROBLEMS, *problems], context)
+    objective = TaskObjective(problems, SPACES[ONE], context, max_new_tokens=20)
+    assert objective.context.seed == 1, "an objective of Python's asks by that prompt, too"
 
 
 def test_all_spaces_are_screened_without_a_name(context):

@@ -86,7 +86,7 @@ def setting_keys(config: Mapping[str, object]) -> dict[str, Any]:
 def method_name(config: Mapping[str, Any]) -> str:
     """Return the name of a configuration's method; of a class of one's own without a name, the class's."""
     method = config.get("method") or {}
-    return str(method.get("name") or method.get("_target_")).rpartition(".")[2]
+    return str(method.get("name") or str(method.get("_target_")).rpartition(".")[2])
 
 
 def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
