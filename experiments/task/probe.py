@@ -1,10 +1,10 @@
 """How well hidden states and votes tell right solutions from wrong ones.
 
-    python -m experiments.task.probe RECORDING.csv FOLDER [--test 100] [--carry RECORDING.csv FOLDER]
-        [--scores OUT.csv]
+    python -m experiments.task.probe FOLDER RECORDING.csv [RECORDING.csv ...] [--test 100]
+        [--carry FOLDER RECORDING.csv] [--scores OUT.csv]
 
-FOLDER holds texts and states of ``experiments.task.states``, RECORDING.csv the programs of the same
-questions. A judge is a logistic regression with a ridge on principal components of the states (scikit-learn)
+FOLDER holds texts and states of ``experiments.task.states``, the recordings the programs of its questions;
+questions without programs are left out. A judge is a logistic regression with a ridge on principal components of the states (scikit-learn)
 and on votes. It is cross-validated by question: fitted on four fifths for the last fifth, twice with other
 folds; its scores are the means. "Within" is the mean AUC of the questions with right and wrong texts.
 ``--test`` also fits on all but the last questions and judges these; ``--carry`` fits on the first recording
@@ -109,15 +109,17 @@ class Labelled:
         return self.states[:, layer, KINDS.index(kind)].astype(np.float64)
 
 
-def read(recording: Path, folder: Path) -> Labelled:
-    """The questions in ``folder`` whose programs are in ``recording``."""
-    table = pd.read_csv(recording, dtype={"id": str}, usecols=["id"])
-    known = dict(zip(dict.fromkeys(table.id), load(recording), strict=True))
+def read(folder: Path, *recordings: Path) -> Labelled:
+    """The questions in ``folder`` whose programs are in ``recordings``."""
+    known = dict[str, Recorded]()
+    for recording in recordings:
+        table = pd.read_csv(recording, dtype={"id": str}, usecols=["id"])
+        known |= zip(dict.fromkeys(table.id), load(recording), strict=True)
     grader, ids, questions, states = Grader(), list[str](), list[Recorded](), list[np.ndarray]()
     for path in sorted(folder.glob("states-*.npz"), key=lambda path: int(path.stem.partition("-")[2])):
         lines = stored(folder / f"texts-{path.stem.partition('-')[2]}.jsonl")
         block = np.load(path)["states"]
-        for name in dict.fromkeys(line["id"] for line in lines):
+        for name in dict.fromkeys(line["id"] for line in lines if line["id"] in known):
             rows = [i for i, line in enumerate(lines) if line["id"] == name]
             texts = []
             for line in (lines[i] for i in rows):
@@ -279,13 +281,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("recording", type=Path)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("recordings", type=Path, nargs="+")
     parser.add_argument("--scores", type=Path)
     parser.add_argument("--test", type=int, help="judge the last questions by the others")
-    parser.add_argument("--carry", type=Path, nargs=2, metavar=("RECORDING", "FOLDER"))
+    parser.add_argument("--carry", type=Path, nargs=2, metavar=("FOLDER", "RECORDING"))
     arguments = parser.parse_args(words)
-    data = read(arguments.recording, arguments.folder)
+    data = read(arguments.folder, *arguments.recordings)
     share = 100 * data.right.mean()
     print(f"{len(data.questions)} questions, {len(data.right)} texts, {share:.1f} % right\n")
     if arguments.test:
