@@ -19,6 +19,7 @@ from torch import Tensor
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.verifier import Verdict
+from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Generate, Problem, Request
@@ -57,7 +58,9 @@ class Probe(Learnt):
     def read_log_odds(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context
     ) -> Steps[list[float]]:
-        """Return the log-odds of each candidate's hidden states; NaN without an answer, which is not read.
+        """Return the log-odds of each candidate's hidden states; NaN for one that is not read.
+
+        A candidate without an answer is not read, and none is where the budget is spent.
 
         Raises:
             UserError: If the probe was made for another model or prompt.
@@ -66,7 +69,10 @@ class Probe(Learnt):
         shown = [candidate.text for candidate in candidates if candidate.answer is not None]
         if not shown:
             return [math.nan] * len(candidates)
-        states = yield from read_states(problem, shown, context)
+        try:
+            states = yield from read_states(problem, shown, context)
+        except BudgetSpent:
+            return [math.nan] * len(candidates)
         read = iter((states.double() @ torch.tensor(self.weights, dtype=torch.float64)).tolist())
         return [math.nan if candidate.answer is None else next(read) for candidate in candidates]
 
@@ -76,11 +82,12 @@ class Probe(Learnt):
         answers: Sequence[str | None],
         grader: AnswerGrader,
         answer_type: str,
-    ) -> list[float]:
-        """Return the scores of candidates with these ``answers``; 0 without an answer."""
+    ) -> list[float | None]:
+        """Return the scores of candidates with these ``answers``; 0 without an answer, None if not read."""
         votes = torch.tensor(vote_shares(answers, grader, answer_type), dtype=torch.float64)
         odds = torch.tensor(log_odds, dtype=torch.float64) + self.vote_weight * votes + self.bias
-        return torch.sigmoid(odds).nan_to_num(0.0).tolist()
+        scores = zip(answers, torch.sigmoid(odds).tolist(), strict=True)
+        return [0.0 if answer is None else None if math.isnan(score) else score for answer, score in scores]
 
 
 def vote_shares(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[float]:
@@ -97,6 +104,9 @@ def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Ste
 
     These are the state at the end of a text, and the mean over its tokens. A text that fills the model's
     context is read up to its last token but one.
+
+    Raises:
+        BudgetSpent: If the problem's budget allows no more work.
     """
     ids, engine = context.prompts.solve(problem).ids, context.engine
     read = [
@@ -114,7 +124,10 @@ def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Ste
         for row in read
     ]
     looks = yield Generate(requests)
-    return torch.stack([look.hidden_state.flatten() for look in looks])
+    states = [look.hidden_state.flatten() for look in looks if look.hidden_state is not None]
+    if len(states) < len(texts):
+        raise BudgetSpent
+    return torch.stack(states)
 
 
 @dataclass(frozen=True, kw_only=True)

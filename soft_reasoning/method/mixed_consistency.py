@@ -101,15 +101,16 @@ class MixedConsistency(SampledMethod):
     ) -> tuple[list[float], list[float]]:
         """Return the weight of each answer of ``solutions``, then ``programs``, and of each distinct one.
 
-        ``scores`` are those of the solutions, None for one that was not judged. They are divided by their
-        mean over the solutions with an answer.
+        ``scores`` are those of the solutions, None for one that was not judged, which weighs 1. They are
+        divided by their mean over the solutions with an answer.
         """
         answers = [*solutions, *programs]
         weights, sums = [1.0] * len(answers), list[float]()
         pairs = zip(solutions, scores, strict=False)
         judged = [score for answer, score in pairs if answer is not None and score is not None]
         if total := sum(judged):
-            weights[: len(scores)] = [(score or 0.0) * len(judged) / total for score in scores]
+            mean = total / len(judged)
+            weights[: len(scores)] = [1.0 if score is None else score / mean for score in scores]
         for group in same_answers(answers, grader, answer_type):
             for place, i in enumerate(i for i in group if i >= len(solutions)):
                 weights[i] = self.program_weight * self.repeat_weight**place

@@ -12,12 +12,15 @@ from soft_reasoning.configuration.build import build_context, build_engine
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
+from soft_reasoning.judge.programs import Programs
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.verified_sampling import VerifiedSampling
 from soft_reasoning.schedule.learnt import made_for
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.search import Stopping
 from soft_reasoning.task import ProbeFitting
 from soft_reasoning.testing import verifier as contract
 from soft_reasoning.types import Candidate, Request, Result, Sampling, UserError
@@ -139,6 +142,20 @@ def test_a_candidate_without_an_answer_scores_0_and_is_not_read(task, probe):
     assert verdict.scores[0] == 0.0 and 0 < verdict.scores[1] < 1 and verdict.answers == ()
 
 
+def test_a_budget_that_ends_before_the_states_are_read_leaves_candidates_unjudged(task, probe):
+    context, problems = task
+    methods = [
+        VerifiedSampling(samples=1, verifier=ProbeVerifier(probe=probe), stopping=Stopping(rounds=0)),
+        MixedConsistency(probe=probe, samples=1, confidence=1.0, programs=Programs(samples=1)),
+    ]
+    for method in methods:
+        [(_, free)] = drive(problems[35:36], method, context)
+        assert free.answer is not None and free.candidates[0].verified is not None
+        written = sum(usage.generated_tokens for usage in free.usage.values())
+        [(_, result)] = drive(problems[35:36], method, replace(context, limits=Limits(max_tokens=written)))
+        assert result.answer == free.answer and result.candidates[0].verified is None
+
+
 def test_another_model_prompt_or_engine_is_refused_in_one_line(task, probe):
     context, problems = task
     verifier = ProbeVerifier(probe=probe)
@@ -194,6 +211,8 @@ def test_scores_weigh_the_solutions_of_mixed_consistency(task):
     assert method.votes(["1", "2"], [], grader, "number", [0.0, 0.0])[0] == [1.0, 1.0]
     weights, sums = method.votes(["1", None, None], ["2", "2"], grader, "number", [0.1, 0.0, 0.0])
     assert weights[0] == 1.0 and sums == [1.0, 2.0], "solutions without an answer give their votes to none"
+    weights, _ = method.votes(["1", "2", "3"], [], grader, "number", [0.9, 0.3, None])
+    assert weights == [1.5, 0.5, 1.0], "an unjudged solution weighs as much as the others do on average"
 
 
 @pytest.mark.parametrize("confidence", [0.99, 1.0], ids=["one by one", "at once"])
