@@ -250,7 +250,7 @@ def _number(value: Any) -> str | None:
     if isinstance(value, int):
         return str(value) if abs(value) < 10**MOST_DIGITS else None
     if isinstance(value, Decimal):
-        value = float(value)
+        value = float(value) if value.is_finite() else math.nan  # a signalling NaN has no float
     if not isinstance(value, float) or not math.isfinite(value) or abs(value) >= 10.0**MOST_DIGITS:
         return None
     if value.is_integer():

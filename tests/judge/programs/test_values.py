@@ -21,7 +21,7 @@ def question(kind):
 REFUSED = [
     *(None, math.nan, math.inf, -math.inf, 1j, 2 + 0j, 10**100, 10**5000, -(10**200), 1e300),
     *("<function solution at 0x7>", "", " \n", "x" * 201, "x" * 10**6, [3], (3,), {3}, {"a": 3}, b"3"),
-    *(Decimal("NaN"), Decimal("1e999"), Fraction(1, 3), object(), int),
+    *(Decimal("NaN"), Decimal("sNaN"), Decimal("1e999"), Fraction(1, 3), object(), int),
 ]
 
 
