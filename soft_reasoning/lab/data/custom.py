@@ -72,10 +72,14 @@ class Columns:
                     self._require(row.doc, "choices")
         if self.answer_as or self.answer is None or self.choices is None:
             return self
-        ways, rows = [*NAMES], [row for row in rows if self.type_of(row.doc) == "choice"]
-        if not rows:
-            return self
+        choosing, ways = list[Row](), [*NAMES]
         for row in rows:
+            with located(row):
+                if self.type_of(row.doc) == "choice":
+                    choosing.append(row)
+        if not choosing:
+            return self
+        for row in choosing:
             with located(row):
                 earlier, ways = ways, [way for way in self._ways(row.doc, self.answer) if way in ways]
                 if not ways:
@@ -97,7 +101,7 @@ class Columns:
 
     def _ways(self, row: Mapping[str, object], column: str) -> list[str]:
         """The ways of ``NAMES`` in which a row's answer names one of its choices."""
-        texts, labels = self._choices(row)
+        texts, labels = self._choices(row, "choice")
         gold = fields.text(row, column)
         if ways := [way for way, names in NAMES.items() if gold in names(texts, labels)]:
             return ways
@@ -112,7 +116,7 @@ class Columns:
         for option in ("question", "answer", "id", *(["choices"] if kind == "choice" else [])):
             self._require(row, option)
         question, gold = fields.text(row, self.question), None
-        texts, labels = self._choices(row)
+        texts, labels = self._choices(row, kind)
         if texts:
             listed = (f"({letter}) {text}" for letter, text in zip(_LETTERS, texts, strict=False))
             question = "\n".join((question, *listed))
@@ -131,8 +135,10 @@ class Columns:
                 f"dataset.row.{option}={names[0] if names else 'NAME'}"
             )
 
-    def _choices(self, row: Mapping[str, object]) -> tuple[list[str], list[str]]:
+    def _choices(self, row: Mapping[str, object], kind: str) -> tuple[list[str], list[str]]:
         if self.choices is None or self.choices not in row:
+            return [], []
+        if kind != "choice" and not row[self.choices]:  # a table has the column in every row
             return [], []
         choices = fields.value(row, self.choices)
         labels = None

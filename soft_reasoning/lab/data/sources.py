@@ -133,16 +133,23 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
 
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
     with file.open(encoding="utf-8-sig", newline="") as lines, _any_length():
-        reader = csv.DictReader(lines)
+        reader = csv.DictReader(lines, strict=True)  # else an open quote swallows the rows after it
         _check_columns(reader.fieldnames or ())
-        for number, doc in enumerate(reader, start=1):
-            if None in doc or None in doc.values():
-                actual = "more" if None in doc else "fewer"
-                raise UserError(
-                    f"{file} row {number}: expected the columns of its first line, got {actual}; "
-                    "quote fields that hold commas"
-                )
-            yield f"row {number}", doc
+        number = 0
+        try:
+            for number, doc in enumerate(reader, start=1):
+                if None in doc or None in doc.values():
+                    actual = "more" if None in doc else "fewer"
+                    raise UserError(
+                        f"{file} row {number}: expected the columns of its first line, got {actual}; "
+                        "quote fields that hold commas"
+                    )
+                yield f"row {number}", doc
+        except csv.Error as error:
+            raise UserError(
+                f"{file} row {number + 1}: expected CSV, got an error ({error}); put a field that begins "
+                "with a quote into quotes, and write each quote in it twice"
+            ) from error
 
 
 @contextmanager

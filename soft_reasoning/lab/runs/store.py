@@ -128,7 +128,8 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Write a problem's record and wait until it is on the disk."""
-        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False) + "\n"))
+        # A row of Parquet or the hub may hold dates, decimals or pictures: ``default``.
+        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
         with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]

@@ -157,6 +157,33 @@ def test_a_field_choices_needs_no_name(tmp_path):
     assert [problem.question for problem in problems] == ["Which?\n(A) x\n(B) y", "How many?"]
 
 
+def test_rows_of_other_types_have_no_choices_in_a_table_that_has_the_column(tmp_path):
+    from pyarrow import Table, parquet
+
+    rows = [
+        {"question": "Which?", "answer": "B", "answer_type": "choice", "choices": ["x", "y"]},
+        {"question": "How many?", "answer": "2", "answer_type": "number", "choices": None},
+        {"question": "Is it?", "answer": "yes", "answer_type": "boolean", "choices": []},
+    ]
+    parquet.write_table(Table.from_pylist(rows), tmp_path / "q.parquet")
+    problems = build_dataset(compose_config([f"dataset={tmp_path}/q.parquet"])).problems()
+    assert [(problem.question, problem.gold) for problem in problems] == [
+        ("Which?\n(A) x\n(B) y", "B"),
+        ("How many?", "2"),
+        ("Is it?", "True"),
+    ]
+
+
+def test_a_row_of_an_unknown_type_is_named_by_its_place(tmp_path):
+    rows = [
+        {"question": "Which?", "answer": "B", "answer_type": kind, "choices": ["x", "y"]}
+        for kind in ("choice", "chioce")
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(UserError, match=r"q\.jsonl line 2: answer_type: expected one of .*got 'chioce'"):
+        build_dataset(compose_config([f"dataset={tmp_path}/q.jsonl"])).problems()
+
+
 def test_rows_that_disagree_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"names a choice as before \(from_0 or from_1\), got 'red'"):
         choices(tmp_path, (WORDS, 1), (WORDS, "red"))

@@ -48,6 +48,12 @@ def test_parquet(tmp_path):
         ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
         ("rows.json", '["{\\"a\\": 1}"]', "rows.json element 1: expected an object with fields, got str"),
         ("rows.csv", "a,b\n1,2\n1\n", "rows.csv row 2: expected the columns of its first line, got fewer"),
+        ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "rows.csv row 2: expected CSV, got .*unexpected end"),
+        (
+            "rows.csv",
+            'a,b\n"1" x,2\n',
+            "rows.csv row 1: expected CSV, got .*; put a field that begins with a quote",
+        ),
         ("rows.csv", "", "rows.csv: expected at least one row, got none"),
         (
             "rows.csv",

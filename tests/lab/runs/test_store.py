@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+from datetime import date
+from decimal import Decimal
 
 import pytest
 from omegaconf import OmegaConf
@@ -47,6 +49,15 @@ def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
         [stored] = read_records(tmp_path)  # on the disk at once
     assert list(map(float.hex, stored.result.trace[0]["rewards"])) == list(map(float.hex, values))
     assert stored.result.answer == text
+
+
+def test_values_of_a_row_that_json_lacks_are_kept_as_text(tmp_path):
+    """A date or a number of a Parquet file; the question counts all the same."""
+    doc = {"when": date(2020, 1, 2), "price": Decimal("1.50"), "picture": b"\x89", "n": 1}
+    with Store(tmp_path, CONFIG) as store:
+        store.append(Record.of(Problem("a", "How many?", "18", doc=doc), Result("18", ()), Grader()))
+    [stored] = read_records(tmp_path)
+    assert stored.problem.doc == {"when": "2020-01-02", "price": "1.50", "picture": "b'\\x89'", "n": 1}
 
 
 def test_a_record_that_was_written_and_read_back_is_equal(tmp_path):
