@@ -21,7 +21,7 @@ from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.choices import registered
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.lab.runs.files import COMPARISON, MANIFEST, PAGE, SWEEP, read_json
+from soft_reasoning.lab.runs.files import COMPARISON, GRADES, MANIFEST, PAGE, SWEEP, read_json
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError, shortened
 
@@ -132,6 +132,9 @@ def read_solution(folder: Path, name: str) -> Solution:
     config = read_json(folder / MANIFEST)["config"]
     records = in_order(read_records(folder))
     record = next((record for record in records if record.problem.id == name), None)
+    if (folder / GRADES).is_file():  # the summary's, to which an unfinished continuation adds none
+        outcomes = read_json(folder / GRADES)
+        records = [record for record in records if record.problem.id in outcomes]
     if record is None and name.isdecimal() and int(name) < len(records):
         record = records[int(name)]
     if record is None:

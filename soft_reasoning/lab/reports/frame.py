@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -77,9 +78,9 @@ def read_runs(folders: Sequence[Path]) -> Frame:
     flat = [flatten(config) for config in configs]
     runs: Frame = pd.DataFrame(
         {
-            "model": _model_names([config.get("model.path") for config in flat]),
+            "model": _short_names([config.get("model.path") for config in flat]),
             "shots": [int(config.get("dataset.shots") or 0) for config in flat],  # the bundled data have none
-            "data set": [str(config.get("dataset.name")) for config in flat],
+            "data set": _dataset_names(flat),
             "method": [method_name(config) for config in configs],
             "position": [_position(config) for config in configs],
             "engine": [(manifest.get("model") or {}).get("engine") for manifest in manifests],
@@ -283,8 +284,23 @@ def _label(options: Mapping[str, object]) -> str:
     )
 
 
-def _model_names(paths: Sequence[Any]) -> list[str]:
-    """The last part of each model's path; the whole path where two models share this part."""
+def _dataset_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The name of each data set; of several with one name, that of the file or of the hub's data set.
+
+    Their questions may have the same ids, by which they must not be paired.
+    """
+    names, sources = [str(config.get("dataset.name")) for config in configs], list[str]()
+    for config in configs:
+        path, hub = config.get("dataset.path"), ("id", "config", "split")
+        parts = [os.path.abspath(path)] if path else [config.get(f"dataset.hub.{part}") for part in hub]
+        sources.append(" ".join(str(part) for part in parts if part))
+    known = {name: {s for n, s in zip(names, sources, strict=True) if n == name} for name in names}
+    shown = zip(names, _short_names(sources), strict=True)
+    return [name if len(known[name]) == 1 else short for name, short in shown]
+
+
+def _short_names(paths: Sequence[Any]) -> list[str]:
+    """The last part of each path of a model or a data set; the whole path where two share this part."""
     short = {path: str(path).rstrip("/").rpartition("/")[2] for path in set(paths)}
     names = list(short.values())
     return [short[path] if names.count(short[path]) == 1 else str(path) for path in paths]

@@ -166,20 +166,23 @@ def summary(folder: Path) -> str:
 def _answered(number: int, record: Record, correct: bool | None) -> str:
     """A line about a question: its place, its end, its answer, and whether it is correct."""
     problem, answer = record.problem, record.result.answer
-    question = " ".join(problem.question.split())
+    question, answer, gold = (
+        text and " ".join(text.split()) for text in (problem.question, answer, problem.gold)
+    )
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
-    graded = "" if correct is None else " (correct)" if correct else f" (wrong: {problem.gold})"
+    graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold or '')})"
     return f"{number:>3}  {asked}  {'no answer' if answer is None else shortened(answer)}{graded}"
 
 
 def _sentence(metrics: Metrics) -> list[str]:
     """What happened in one sentence, and a blank line; nothing without graded answers."""
-    solved, covered, problems = (metrics.get(name) for name in ("exact_match", "coverage", "problems"))
+    solved, covered = metrics.get("exact_match"), metrics.get("coverage")
     if solved is None or covered is None:
         return []
-    several = (metrics["candidates"] or 0) > 1
+    problems, several = graded(metrics), (metrics["candidates"] or 0) > 1
     coverage = f"; {covered * problems:.0f} have a correct candidate" if several else ""
-    counts = f"{solved * problems:.0f} of {problems} questions were answered correctly"
+    known = " with a reference answer" if problems < metrics["problems"] else ""
+    counts = f"{solved * problems:.0f} of {problems} questions{known} were answered correctly"
     return [f"{counts}{coverage}. {INTERVALS}", ""]
 
 

@@ -1,6 +1,7 @@
 """The frame of runs: what distinguishes them, and what they are compared with."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +99,27 @@ def test_differences_are_paired_and_the_reference_has_none(tmp_path):
     assert math.isnan(table["n"][0]) and [*table["n"][1:]] == [10, 10]
     assert [*table["difference"][1:]] == pytest.approx([0.6, 0.1])
     assert table["low"][1] > 0 and table["low"][2] == 0  # one problem is no difference
+
+
+def test_questions_of_two_files_are_not_compared_with_each_other(tmp_path):
+    """The rows of every file have the numbers 0, 1, ..., by which questions are paired."""
+    paths = ["easy.csv", "data/hard.csv", "x/rows.csv", "y/rows.csv"]
+    runs = [
+        finished(tmp_path / f"{i}-{method}", 0.5, method=method, dataset="custom", path=path)
+        for i, path in enumerate(paths)
+        for method in ("cot", "fire")
+    ]
+    table = against(by_setting(read_runs(runs)), "cot")
+    here = Path.cwd()
+    names = [f"{here}/x/rows.csv", f"{here}/y/rows.csv", "easy.csv", "hard.csv"]
+    assert sorted({*table["data set"]}) == sorted(names)
+    assert [*table["label"]] == ["cot", "fire"] * 4
+    assert [n > 0 for n in table["n"]] == [False, True] * 4
+
+
+def test_one_file_has_one_name_however_it_is_written(tmp_path):
+    paths = ["rows.csv", "./rows.csv", str(Path.cwd() / "rows.csv")]
+    runs = [
+        finished(tmp_path / f"{i}", 0.5, dataset="custom", path=path, seed=i) for i, path in enumerate(paths)
+    ]
+    assert {*read_runs(runs)["data set"]} == {"custom"}

@@ -120,6 +120,19 @@ def test_the_first_table_begins_with_what_happened(tmp_path):
     assert heads == ["Answers", "Search", "Cost"]
 
 
+def test_questions_without_a_reference_answer_are_not_counted_as_answered_correctly(tmp_path):
+    golds = ["3", "3", None, None, None]
+    results = [(Problem(f"p{i}", "q", gold), Result("3", ())) for i, gold in enumerate(golds)]
+    text = summary(stored(tmp_path, {}, results))
+    assert "\n2 of 2 questions with a reference answer were answered correctly. " in text
+
+
+def test_an_answer_of_several_lines_is_one_line_of_the_summary(tmp_path):
+    problem = Problem("p", "q", "long " * 50, "text")
+    lines = summary(stored(tmp_path, {}, [(problem, Result("one\ntwo", ()))])).splitlines()
+    assert lines[0].startswith("  0  q  one two (wrong: long long ") and len(lines[0]) < 150 and not lines[1]
+
+
 def test_tables_are_written_on_demand(tmp_path):
     finished(tmp_path, "soft_reasoning", range(12))
     assert not (tmp_path / "tables").exists()
