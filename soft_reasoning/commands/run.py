@@ -24,8 +24,8 @@ COMPARE = """\
 soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 
 Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md.
-A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
-many tokens as soft_reasoning."""
+A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives methods
+that only sample as many tokens as soft_reasoning. The options: soft-reasoning run --help."""
 
 
 class Jobs:
