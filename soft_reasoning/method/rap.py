@@ -179,6 +179,9 @@ class ReasoningViaPlanning(SampledMethod):
         """Return ``step`` with its most frequent answer.
 
         Unparsed answers count as a separate answer if the answer is a number, and are left out otherwise.
+
+        Raises:
+            BudgetSpent: If the budget allows no answer.
         """
         kind = problem.answer_type
         if END not in step.question and kind not in ("number", "latex"):
@@ -188,12 +191,16 @@ class ReasoningViaPlanning(SampledMethod):
         drawn: list[Completion] = []
         while True:
             numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
-            drawn += yield Generate(self._requests(prompt, numbers, problem, context, "answer", stage))
+            new = yield Generate(self._requests(prompt, numbers, problem, context, "answer", stage))
+            drawn += [completion for completion in new if completion.token_ids]  # the others cost too much
+            if not drawn:
+                raise BudgetSpent
             parsed = [read_answer(c.text, kind, context.grader) for c in drawn]
             groups = _groups(parsed, kind, context.grader, unparsed=problem.answer_type == "number")
             most = len(groups[0]) if groups else 0
             tied = len(groups) > 1 and len(groups[1]) == most
-            if len(drawn) == self.answers or (most / len(drawn) >= SETTLED and not tied):
+            ended = len(drawn) == self.answers or not new[-1].token_ids
+            if ended or (most / len(drawn) >= SETTLED and not tied):
                 break
         chosen = groups[0][0] if groups else 0
         return replace(

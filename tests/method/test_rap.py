@@ -125,6 +125,19 @@ def test_chains_outlast_the_budget():
         assert run(script, budget=most, **SMALL)[0].candidates
 
 
+def test_answers_that_the_budget_does_not_pay_for_do_not_outvote_those_drawn():
+    script = {f"Q: {LAST}\nUseful:": 0.5, f"Q: {LAST}\nA:": says(5, 6, 5, 5)}
+    small = {"depth": 1, "answers": 4, "iterations": 1}
+    assert run(script, **small)[0].trace[1]["drawn"] == 4
+    written = sum(len(TOKENIZER.encode(text, add_special_tokens=False)) for text in says(5, 6))
+    result, _ = run(script, budget=written, **small)
+    [candidate] = result.candidates
+    assert (result.answer, candidate.answer) == ("5", "5") and result.trace[1]["drawn"] == 2
+    asked = 4 * len(TOKENIZER.encode(" a?", add_special_tokens=False))
+    result, _ = run({"Q:": [" a?"] * 4, "Q: a?\nUseful:": 0.5}, budget=asked, depth=2, iterations=1)
+    assert not result.candidates and result.spent == "max_tokens", "no answer was drawn"
+
+
 def test_chains_that_agree_outvote_the_best_one():
     steps = {q: f"Q: {q}\nA: So it is. The answer is 1.\n" for q in ("a?", "b?", "c?")}
     table = {"Q:": [" a?", " b?", " c?"]}
