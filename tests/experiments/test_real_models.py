@@ -164,6 +164,9 @@ def test_rules_and_judges_by_hand():
     easy = recording.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
     row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
     assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
+    misled = recording.Recorded("number", "7", answered("5"), texts[:1] * 3, programs[:1])
+    row = replay.spending_table([misled], 3).rows[-1]
+    assert row[2:4] == ["0.0", "0.0"]  # right after the program alone, but the run's tokens go on
     more = dataclasses.replace(question, further_programs=[answered("4")] * 4)
     shares = {row[0]: row[1] for row in replay.rules_table([more], 4).rows}
     assert shares["majority of 4 programs (`program_consistency`)"] == "100.0"  # 7, 7, nothing, 4
