@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from soft_reasoning.checks import local_path
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.types import UserError
 
@@ -44,13 +45,13 @@ def convert(file: str, folder: Path, dtype: str = "auto") -> None:
     from soft_reasoning.engine.loading import load
     from soft_reasoning.engine.paths import is_gguf, resolve
 
-    path = resolve(file)
+    path, folder = resolve(file), local_path("FOLDER", folder)
     if not is_gguf(path):
         raise UserError(f"expected a GGUF file (FILE.gguf), got {file}; other models load as they are")
     if folder.exists():
         raise UserError(f"expected a folder that does not exist yet, got {folder}; name another")
     model, tokenizer = load(path, choose_device("cpu"), dtype)
-    size, folder = model.get_memory_footprint(), folder.expanduser()
+    size = model.get_memory_footprint()
     place = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free, kind = shutil.disk_usage(place).free, str(model.dtype).removeprefix("torch.")
     print(f"{folder}: {size / 1e9:.2f} GB in {kind}, {free / 1e9:.1f} GB are free", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -41,6 +42,8 @@ VALUED = (
 )
 """Hydra's flags whose value may be the next word."""
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a full disk, which an open file reports without its name."""
 OUT_OF_MEMORY = (
     "Out of memory. The same command continues with what is stored; use fewer problems at a time "
     "(max_live), candidates (k) or tokens (max_new_tokens)"
@@ -168,9 +171,9 @@ def one_line_errors(fix: str = "check the path and its disk") -> Generator[None]
 
         if is_out_of_memory(error):
             refuse(OUT_OF_MEMORY)
-        if not isinstance(error, OSError) or error.filename is None:
+        if not isinstance(error, OSError) or (error.filename is None and error.errno not in FULL):
             raise
-        refuse(f"{error.strerror}: {error.filename}; {fix}")
+        refuse(f"{error.strerror}{'' if error.filename is None else f': {error.filename}'}; {fix}")
 
 
 def refuse(message: str) -> NoReturn:

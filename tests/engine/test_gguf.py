@@ -152,7 +152,7 @@ def test_a_missing_package_is_named(monkeypatch):
     assert "expected the package no-such-package" in refusal(HuggingFaceEngine, "smollm2_135m")
 
 
-def test_a_file_becomes_a_folder_that_gives_the_same_tokens(tmp_path, capsys):
+def test_a_file_becomes_a_folder_that_gives_the_same_tokens(tmp_path, monkeypatch, capsys):
     write(tmp_path / "tiny.gguf")
     folder = tmp_path / "tiny"
     convert_main([str(tmp_path / "tiny.gguf"), str(folder)])
@@ -163,7 +163,12 @@ def test_a_file_becomes_a_folder_that_gives_the_same_tokens(tmp_path, capsys):
     assert of_file.generate(requests)[0].token_ids == of_folder.generate(requests)[0].token_ids
     assert of_folder.eos_ids == of_file.eos_ids and of_folder.tokenizer.chat_template
     assert list(folder.glob("*.safetensors")) and not list(tmp_path.glob("*.unfinished"))
-    for wrong, expected in ((tmp_path / "tiny.gguf", "does not exist yet"), (folder, "expected a GGUF file")):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for wrong, place, expected in (
+        (tmp_path / "tiny.gguf", folder, "does not exist yet"),
+        (tmp_path / "tiny.gguf", "~/tiny", "does not exist yet"),
+        (folder, folder, "expected a GGUF file"),
+    ):
         with pytest.raises(SystemExit):
-            convert_main([str(wrong), str(folder)])
+            convert_main([str(wrong), str(place)])
         assert expected in capsys.readouterr().err

@@ -172,6 +172,15 @@ def test_only_commands_with_the_option_advise_another_folder(tmp_path, capsys):
     assert capsys.readouterr().err.endswith("/folder; check the path and its disk\n")
 
 
+def test_a_full_disk_is_one_line_from_a_writer_that_names_no_file(capsys):
+    with pytest.raises(SystemExit) as ended, one_line_errors(), open("/dev/full", "w") as file:
+        file.write("a line of the search")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "soft_reasoning: No space left on device; check the path and its disk\n"
+    )
+
+
 HOLD = """
 import sys, time
 from soft_reasoning.lab.runs.store import Store
