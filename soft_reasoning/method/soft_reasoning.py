@@ -35,6 +35,7 @@ from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
     Effect,
+    FinishReason,
     Generate,
     Problem,
     Prompt,
@@ -90,7 +91,7 @@ class SoftReasoning(VerifiedMethod):
         whole("k", self.k, least=2)
         counts(self, "scope", "max_new_tokens")
         choice("placement", self.placement, PLACEMENTS)
-        if self.decoding.temperature != 0:
+        if getattr(self.decoding, "temperature", None) != 0:
             check_sampling(self.decoding, "decoding.", fix="0 is greedy decoding")
 
     @property
@@ -285,9 +286,6 @@ def _greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:
     """The first ``count`` greedy tokens."""
     request = Request(prompt.ids, max_new_tokens=count, min_new_tokens=count, role="anchor")
     [completion] = yield Generate([request])
-    if completion.generated_tokens < count:
-        raise UserError(
-            f"method.scope: expected max_tokens and max_seconds to allow {count} tokens before the search, "
-            f"got {completion.generated_tokens}; raise them"
-        )
+    if completion.finish_reason == FinishReason.BUDGET:
+        raise BudgetSpent
     return completion.token_ids

@@ -105,6 +105,12 @@ def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
             assert most < 150 or written["verifier"] > 0
 
 
+@pytest.mark.parametrize("scope", [1, 2])
+def test_a_budget_spent_before_the_search_ends_the_problem_and_not_the_run(engine, scope):
+    for result in solve(engine, f"method.scope={scope}", "max_tokens=1", "d=4").values():
+        assert (result.answer, result.spent) == (None, "max_tokens")
+
+
 @pytest.mark.parametrize("placement", ["first", "middle", "last"])
 @pytest.mark.parametrize("scope", [1, 3])
 def test_placement_and_scope(engine, placement, scope):
@@ -136,5 +142,7 @@ def test_bad_values_are_refused_when_built(method, bad):
 
 
 def test_parts_that_cannot_work_are_refused():
+    with pytest.raises(UserError, match="method.decoding: expected temperature, top_k and top_p, got 'hot'"):
+        build_method(compose_config(["method=soft_reasoning", "method.decoding=hot"]))
     with pytest.raises(UserError, match="use decoding=sampled with a temperature above 0"):
         build_method(compose_config(["method=verified_sampling", "decoding=greedy"]))
