@@ -173,6 +173,8 @@ def information_gain(model: Model) -> Tensor:
         model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
             points.
     """
+    if model.training:
+        model.eval()  # transforms the inputs, as its posterior does
     exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
     U: Tensor = exact.train_inputs[0]
     noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # a common value, or one per point

@@ -11,6 +11,7 @@ import pytest
 import torch
 from botorch.acquisition import analytic
 from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from hydra.utils import instantiate
 
@@ -124,6 +125,13 @@ def test_information_gain_of_a_plain_botorch_model(noise):
     K = model.covar_module(U).to_dense() / model.likelihood.noise.mean()
     expected = 0.5 * torch.logdet(torch.eye(len(U), dtype=torch.float64) + K)
     torch.testing.assert_close(information_gain(model), expected, rtol=0, atol=1e-9)
+
+
+def test_the_information_gain_is_that_of_the_inputs_that_the_posterior_reads():
+    U, y = data(problems=1)
+    model = SingleTaskGP(100 * U[0], y[0].unsqueeze(-1), input_transform=Normalize(U.shape[-1]))
+    gain = information_gain(model)  # of a model that was not evaluated yet
+    torch.testing.assert_close(gain, information_gain(model.eval()))
 
 
 def test_in_botorch_s_optimisers_with_a_botorch_model():
