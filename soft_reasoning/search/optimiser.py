@@ -27,7 +27,7 @@ from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.points import KrigingBeliever, LocalCandidates, NormalCandidates, Proposal, TopK
 from soft_reasoning.search.surrogate import Surrogate, first_line
-from soft_reasoning.types import UserError, generator_for
+from soft_reasoning.types import UserError, generator_for, seed_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
@@ -97,12 +97,12 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
-    """Seed torch's global generator inside, and restore it afterwards.
+    """Seed torch's global generator of the CPU inside, and restore it afterwards.
 
     The yielded function returns whether any number was drawn. Thompson sampling, for example, draws.
     """
     with fork_rng(devices=()):
-        torch.manual_seed(generator_for(seed, *stage).initial_seed())
+        torch.default_generator.manual_seed(seed_for(seed, *stage))  # torch.manual_seed seeds GPUs, too
         before = torch.get_rng_state()
         yield lambda: not torch.equal(before, torch.get_rng_state())
 

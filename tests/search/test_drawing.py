@@ -63,6 +63,13 @@ def test_draws_follow_the_seed_and_leave_torch_s_generator_alone(acquisition, se
     assert not equal(first, proposed(optimiser, seed + 9, round))
 
 
+def test_a_proposal_leaves_the_generators_of_gpus_alone(monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    proposed(BayesianOptimiser())
+    assert not seeded
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [KrigingBeliever, TopK])
 @pytest.mark.parametrize("points", [LocalCandidates, NormalCandidates])
