@@ -74,13 +74,14 @@ class PrefixScorer:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
-        room = min(request.max_new_tokens, context.engine.context_length - len(request.prompt_ids))
+        left = context.engine.context_length - len(request.prompt_ids)
+        room = min(request.max_new_tokens, max(1, left))  # the engine refuses a prompt that leaves none
         step = self._block if self.form == "block" else self._token
         prefix, value = Completion((), (), "", FinishReason.LENGTH, 0), None
         trace: list[dict[str, Any]] = []
         while prefix.generated_tokens < room and prefix.finish_reason == FinishReason.LENGTH:
-            ids, left = request.prompt_ids + prefix.token_ids, room - prefix.generated_tokens
-            rest = replace(request, prompt_ids=ids, max_new_tokens=left)
+            ids = request.prompt_ids + prefix.token_ids
+            rest = replace(request, prompt_ids=ids, max_new_tokens=room - prefix.generated_tokens)
             prefix, value, entry = yield from step(problem, rest, prefix, len(trace), context)
             trace.append(entry)
             if value is None:  # the budget is spent

@@ -11,6 +11,7 @@ from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.prefix_scorer import PrefixScorer, tilt
+from soft_reasoning.types import UserError
 from tests.method.scripted import END, PROBLEM, TOKENIZER, ScriptedEngine, solve
 
 SCRIPT = {
@@ -84,6 +85,13 @@ def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_valu
     assert entry["probability"] == pytest.approx(weights[drawn] / sum(weights.values()))
     assert entry["value"] == pytest.approx(worth[drawn])
     assert solve(replace(method, strength=1e4), engine).candidates[0].text == " So"
+
+
+def test_a_prompt_that_fills_the_context_is_an_error():
+    engine = valued()
+    engine.context_length = 2
+    with pytest.raises(UserError, match="expected a prompt shorter than the model's context of 2 tokens"):
+        solve(PrefixScorer(), engine)
 
 
 def test_the_bundled_models_wording_is_that_of_its_training():
