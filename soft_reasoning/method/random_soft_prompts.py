@@ -65,6 +65,6 @@ class RandomSoftPrompts(SampledMethod):
 
 def moments(engine: Engine) -> tuple[float, float]:
     """Return mean (estimated from some rows) and standard deviation of the embedding table's entries."""
-    count = int(engine.tokenizer.vocab_size)
+    count = engine.vocabulary
     mean = float(engine.embed(range(0, count, max(1, count // MEAN_ROWS))).double().mean())
     return mean, max(0.0, engine.embedding_rms**2 - mean**2) ** 0.5

@@ -7,6 +7,7 @@ problems that the others do not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.checks import OptionError, check_sampling, counts, real, whole
@@ -33,12 +34,14 @@ class SelfConsistency(SampledMethod):
     samples: int = 5
     first_temperature: float | None = None
     first_top_k: int | None = None
-    temperatures: tuple[float, ...] | None = None
+    temperatures: Sequence[float] | None = None
     name: str = "self_consistency"
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
         check_sampling(self)
+        if not isinstance(self.temperatures, Sequence | None) or isinstance(self.temperatures, str):
+            raise OptionError("temperatures", f"expected a list of temperatures, got {self.temperatures!r}")
         if self.temperatures is not None and not self.temperatures:
             raise OptionError("temperatures", "expected one or more, got none; leave it out")
         for temperature in self.temperatures or ():

@@ -1,5 +1,7 @@
 """Random Soft Prompts and samples at several temperatures: what is asked of the engine."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -19,6 +21,8 @@ def test_the_moments_are_those_of_the_table_s_entries():
     mean, deviation = moments(engine)
     assert mean == pytest.approx(float(rows.mean()), abs=1e-3)
     assert deviation == pytest.approx(float(rows.std()), rel=1e-2)
+    engine.tokenizer = SimpleNamespace()  # the table may have more rows than the tokenizer has words
+    assert moments(engine) == (mean, deviation)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 3.0])
@@ -37,5 +41,7 @@ def test_samples_take_the_temperatures_in_turn():
     assert not method.independent and SelfConsistency().independent
     with pytest.raises(UserError, match="temperatures: expected"):
         SelfConsistency(temperatures=(0.4, 0.0))
+    with pytest.raises(UserError, match="temperatures: expected a list of temperatures, got 0.5"):
+        SelfConsistency(temperatures=0.5)
     with pytest.raises(UserError, match="temperatures: expected one or more, got none"):
         SelfConsistency(temperatures=())
