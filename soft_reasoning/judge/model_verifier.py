@@ -14,12 +14,13 @@ from statistics import fmean
 from typing import NamedTuple
 
 from soft_reasoning.answers import FREE
-from soft_reasoning.checks import choice, counts, real, whole
+from soft_reasoning.checks import OptionError, choice, counts, real, whole
 from soft_reasoning.judge.review import (
     AllInOnePrompt,
     FreshSolution,
     Judgement,
     NamedChoice,
+    OneByOne,
     fitting,
     verdict_probability,
     warn_of_bound,
@@ -55,7 +56,7 @@ class Review(NamedTuple):
         prompt: The text of its prompt.
         weight: Its weight by confidence.
         cut: Whether it was cut before its verdict.
-        right: The probability of the verdict 1, if it was read.
+        right: The probability of the verdict 1 on its only candidate, if it was read.
     """
 
     completion: Completion
@@ -65,9 +66,9 @@ class Review(NamedTuple):
     cut: bool
     right: float | None
 
-    def score(self, share: float, alone: bool) -> float:
-        """Return the score of a candidate: ``share`` by the text; ``alone`` if the prompt shows no other."""
-        return self.right if alone and self.right is not None else self.weight * share
+    def score(self, share: float) -> float:
+        """Return the score of a candidate, which is ``share`` by the text."""
+        return self.weight * share if self.right is None else self.right
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class ModelVerifier:
             allows.
         confidence: The weight of each judgement, and of its answer in a final vote, by the model's
             probability of its text. ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product,
-            and ``none`` is 1. ``verdict_prob`` scores a candidate shown alone by the probability of 1 against
-            0 and None at the verdict; for most judges of mathematics such short verdicts match or beat long
-            reviews (SLMJury, arXiv 2606.07810).
+            and ``none`` is 1. ``verdict_prob``, for a judge of one candidate at a time, scores it by the
+            probability of 1 against 0 and None at the verdict; for most judges of mathematics such short
+            verdicts match or beat long reviews (SLMJury, arXiv 2606.07810).
         model: Another model as the judge (a name of ``conf/model`` or a path), whose errors differ if it is
             of another family. None uses the run's model.
         max_new_tokens: Maximum number of tokens per judgement; one cut before its verdict does not count.
@@ -122,6 +123,13 @@ class ModelVerifier:
             whole("shots", self.shots, least=0)
         for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
             choice(key, getattr(self, key), known)
+        alone = isinstance(self.presentation, OneByOne) and not self.answers_itself
+        if self.confidence == "verdict_prob" and not alone:
+            raise OptionError(
+                "confidence",
+                "expected another value for a verifier that does not judge each candidate alone, got "
+                "verdict_prob; use verifier=probability",
+            )
 
     @property
     def answers_itself(self) -> bool:
@@ -160,10 +168,9 @@ class ModelVerifier:
             complete = [review for review in reviews if not review.cut]
             shares = [self.judgement.scores(review.text, members, problem, grader) for review in complete]
             for place, i in enumerate(group):
-                alone = len(group) == 1
                 pairs = [(review, share[place]) for review, share in zip(complete, shares, strict=True)]
                 agreement[i] = fmean(share for _, share in pairs) if pairs else None
-                scores[i] = fmean(review.score(share, alone) for review, share in pairs) if pairs else None
+                scores[i] = fmean(review.score(share) for review, share in pairs) if pairs else None
         reviews = [review for group in grouped for review in group]
         voting = reviews if self.answers_itself else []
         return Verdict(

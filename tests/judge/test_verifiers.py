@@ -222,6 +222,9 @@ def test_bad_values_are_one_line():
     ):
         with pytest.raises(UserError, match="expected"):
             MultiGenerate(**bad)
+    for verifier in (SingleGenerate, MultiJudge):  # no verdict, and no verdict about one candidate
+        with pytest.raises(UserError, match="confidence: expected .* verifier=probability"):
+            verifier(confidence="verdict_prob")
 
 
 def cut(text):
