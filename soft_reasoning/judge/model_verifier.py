@@ -57,6 +57,7 @@ class Review(NamedTuple):
         weight: Its weight by confidence.
         cut: Whether it was cut before its verdict.
         right: The probability of the verdict 1 on its only candidate, if it was read.
+        shown: Number of candidates of the group that its prompt shows.
     """
 
     completion: Completion
@@ -65,6 +66,7 @@ class Review(NamedTuple):
     weight: float
     cut: bool
     right: float | None
+    shown: int
 
     def score(self, share: float) -> float:
         """Return the score of a candidate, which is ``share`` by the text."""
@@ -82,8 +84,8 @@ class ModelVerifier:
         samples: Judgements per prompt; a score is the share of them that call the candidate correct.
         temperature: Sampling temperature of the judgements.
         show: ``reasoning`` shows each candidate's text, ``answer`` only its parsed answer. If the context
-            has no room for all, the last candidates are not shown; they are still compared with the
-            verifier's answer.
+            has no room for all, the last candidates are not shown; a fresh solution is still compared with
+            them, and a judge that names candidates does not judge them.
         shots: Worked reviews before the candidates; None uses all that the prompt has and the context
             allows.
         confidence: The weight of each judgement, and of its answer in a final vote, by the model's
@@ -168,7 +170,11 @@ class ModelVerifier:
             complete = [review for review in reviews if not review.cut]
             shares = [self.judgement.scores(review.text, members, problem, grader) for review in complete]
             for place, i in enumerate(group):
-                pairs = [(review, share[place]) for review, share in zip(complete, shares, strict=True)]
+                pairs = [
+                    (review, share[place])
+                    for review, share in zip(complete, shares, strict=True)
+                    if self.answers_itself or place < review.shown
+                ]
                 agreement[i] = fmean(share for _, share in pairs) if pairs else None
                 scores[i] = fmean(review.score(share) for review, share in pairs) if pairs else None
         reviews = [review for group in grouped for review in group]
@@ -194,7 +200,8 @@ class ModelVerifier:
         """Return the model's ``samples`` reviews of each group of candidates."""
         context = context.judges[self.model] if self.model else context
         problem, tokenizer = problem.without_gold(), context.engine.tokenizer
-        prompts = [self._prompt(problem, group, context, earlier) for group in groups]
+        built = [self._prompt(problem, group, context, earlier) for group in groups]
+        prompts = [prompt for prompt, _ in built]
         first: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
         places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
         samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
@@ -208,15 +215,16 @@ class ModelVerifier:
             cut = completion.cut and not self.judgement.complete(completion.text)
             text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
             right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
-            review = Review(completion, text, prompt, self._weight(completion), cut, right)
+            review = Review(completion, text, prompt, self._weight(completion), cut, right, built[g][1])
             reviews.setdefault(g, []).append(review)
         return [reviews[place] for place in places]
 
     def _prompt(
         self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Prompt:
+    ) -> tuple[Prompt, int]:
+        """The prompt, and how many of the candidates ``shown`` it has room for."""
         if not self.presentation.shows_candidates:
-            return context.prompts.solve(problem)
+            return context.prompts.solve(problem), len(shown)
         before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
@@ -227,7 +235,7 @@ class ModelVerifier:
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
             warn_of_bound(self.name, context.engine.context_length)
-        return prompt
+        return prompt, min(count, len(texts))
 
     def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(

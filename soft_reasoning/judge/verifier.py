@@ -1,9 +1,9 @@
 """Verifiers judge a round's candidates (paper, "Optimisation Objective").
 
 A verifier returns a :class:`Verdict` on a round, or is a generator like a method, which yields effects
-first. It sees the problem without its gold answer. Candidates without a parsed answer are not shown and
-score 0. If no candidate can be shown, no model is called and the verdict holds no answers. Only ``fresh``,
-which never shows candidates, is called anyway.
+first. It does not read the problem's gold answer; only ``oracle`` does. Candidates without a parsed answer
+are not shown and score 0. If no candidate can be shown, no model is called and the verdict holds no answers.
+Only ``fresh``, which never shows candidates, is called anyway.
 """
 
 from __future__ import annotations

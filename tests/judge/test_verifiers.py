@@ -158,6 +158,9 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
     assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
     if verifier.answers_itself:
         assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the candidate not shown agrees all the same"
+    else:
+        named, _, _ = run(verifier, "Correct: 1, 3", prompts=long)
+        assert named.scores == (1.0, 0.0, 0.0, None) == named.agreement, "it cannot name what it did not see"
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 4, 5, 11])
