@@ -81,6 +81,8 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, out, _ = call(capsys, folder, *changes)
     assert code == 0 and f"{100 * accuracy:.1f} (" in out and "report.html" in out
+    read = "no answer (wrong: 3)" if "grader.extraction=strict" in changes else "3 (correct)"
+    assert f"  2  How many?  {read}\n" in out
     now = results(folder)
     assert (now["problems"], now["exact_match"], now["unparsed"]) == (4, accuracy, unparsed)
     grades = json.loads((folder / "grades.json").read_text())

@@ -38,12 +38,11 @@ from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
     Outcome,
-    Record,
     in_order,
     read_outcomes,
     read_records,
 )
-from soft_reasoning.types import shortened
+from soft_reasoning.types import Problem, shortened
 
 EXTRACTION = (
     "An answer that could not be parsed counts as wrong. The run searched and voted with its own extraction. "
@@ -156,22 +155,20 @@ def summary(folder: Path) -> str:
     records = in_order(record for record in read_records(folder) if record.problem.id in outcomes)
     ungraded = _ungraded(outcomes)
     if ungraded or len(records) <= SHOWN:
-        lines = [_answered(i, r, outcomes[r.problem.id].correct) for i, r in enumerate(records[:SHOWN])]
+        lines = [_answered(i, r.problem, outcomes[r.problem.id]) for i, r in enumerate(records[:SHOWN])]
         if len(records) > SHOWN:
             lines.append(f"... and {len(records) - SHOWN} more")
         lines += ["", *([str(folder / PREDICTIONS), ""] if ungraded else [])]
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
 
 
-def _answered(number: int, record: Record, correct: bool | None) -> str:
-    """A line about a question: its place, its end, its answer, and whether it is correct."""
-    problem, answer = record.problem, record.result.answer
-    question, answer, gold = (
-        text and " ".join(text.split()) for text in (problem.question, answer, problem.gold)
-    )
+def _answered(number: int, problem: Problem, outcome: Outcome) -> str:
+    """A line about a question: its place, its end, its answer as graded, and whether it is correct."""
+    texts, correct = (problem.question, outcome.answer, problem.gold), outcome.correct
+    question, answer, gold = (" ".join((text or "").split()) for text in texts)
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
-    graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold or '')})"
-    return f"{number:>3}  {asked}  {'no answer' if answer is None else shortened(answer)}{graded}"
+    graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold)})"
+    return f"{number:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
 
 
 def _sentence(metrics: Metrics) -> list[str]:
