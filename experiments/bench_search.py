@@ -242,10 +242,11 @@ def interval(x: Tensor) -> str:
     return f"{x.mean():+.3f} +- {half:.3f}"
 
 
-def cell(history: Tensor, control: Tensor, box: object) -> str:
-    """An entry of the table from truths (rounds, b, k) and those of random search."""
-    if isinstance(box, Hidden):
-        regret, random = (box.optimum - truth.amax((0, 2)) for truth in (history, control))
+def cell(history: Tensor, control: Tensor, boxes: Sequence[object]) -> str:
+    """An entry of the table from truths (rounds, b, k) and those of random search; a box for each set."""
+    if isinstance(boxes[0], Hidden):
+        optima = torch.stack([box.optimum for box in boxes]).repeat_interleave(history.shape[1] // len(boxes))
+        regret, random = (optima - truth.amax((0, 2)) for truth in (history, control))
         return f"{regret.mean():.3f} ({interval(regret - random)})"
     rounds = " ".join(f"{rate:.3f}" for rate in history.mean((1, 2))[1:])
     best, random = (truth.amax((0, 2)) for truth in (history, control))
@@ -283,7 +284,7 @@ def main() -> None:
             ]
             truth, lengths = (torch.cat(part, dim=1) for part in zip(*played, strict=True))
             control.setdefault((title, rule.d), truth)  # random search comes first for each d
-            cells.append(cell(truth, control[title, rule.d], boxes[0]))
+            cells.append(cell(truth, control[title, rule.d], boxes))
             length.append(lengths.mean((1, 2)) / lengths[0].mean())
         spent = time.process_time() - start
         growth = " ".join(f"{ratio:.2f}" for ratio in torch.stack(length).mean(0)[1:])
