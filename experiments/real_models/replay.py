@@ -101,7 +101,7 @@ def spending_table(questions: Sequence[Recorded], texts: int) -> Table:
             ended = [rule.mixed(most, programs, method) for rule in rules]
             right, total = sum(r for r, _ in ended), sum(t for _, t in ended)
             at = [hits for spent, hits in path if spent <= max(total, path[0][0])][-1]
-            least = next((spent for spent, hits in path if hits >= right), None)  # chosen with the gold answers
+            least = next((spent for spent, hits in path if hits >= right), None)  # as only gold answers tell
             saved = "never" if least is None else f"{100 * (1 - least / total):.0f}"
             shares = (f"{100 * x / len(rules):.1f}" for x in (right, at))
             name = f"{confidence}, at most {most} samples"
