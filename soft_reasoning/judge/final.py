@@ -83,8 +83,8 @@ class FinalAnswer:
             verifier's last parsed answer, else the vote.
         verifier_weight: Total weight of the verifier's answers of a round, in candidates; each answer is
             multiplied by its confidence. 0 leaves them out.
-        keep: Share of the candidates that vote, by highest reward: DeepConf's filter, whose threshold is a
-            linearly interpolated percentile.
+        keep: Share of the candidates with an answer that vote, by highest reward: DeepConf's filter, whose
+            threshold is a linearly interpolated percentile.
         power: Exponent of ``borda``; 0 is a majority vote.
     """
 
@@ -122,13 +122,13 @@ class FinalAnswer:
     def votes(self, history: SearchHistory) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
         answers = standing(history.candidates, history.answer_type)
-        votes = [*zip(answers, self._weights(history), strict=True)]
+        votes = [*zip(answers, self._weights(history, answers), strict=True)]
         for verdict in history.verdicts:
             share = self.verifier_weight / max(1, len(verdict.answers))
             votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
         return votes
 
-    def _weights(self, history: SearchHistory) -> list[float]:
+    def _weights(self, history: SearchHistory, answers: Sequence[str | None]) -> list[float]:
         candidates = history.candidates
         weights = [1.0] * len(candidates)
         if self.rule == "reward_vote":
@@ -142,7 +142,7 @@ class FinalAnswer:
             for place, i in enumerate(_by_reward(history)):
                 weights[i] = (len(candidates) - place) ** self.power
         if self.keep < 1:
-            order = _by_reward(history)
+            order = [i for i in _by_reward(history) if answers[i] is not None]
             dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
             for i in order[len(order) - dropped :]:
                 weights[i] = 0.0
