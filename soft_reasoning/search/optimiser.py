@@ -27,7 +27,7 @@ from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.points import KrigingBeliever, LocalCandidates, NormalCandidates, Proposal, TopK
 from soft_reasoning.search.surrogate import Surrogate, first_line
-from soft_reasoning.types import UserError, generator_for, seed_for
+from soft_reasoning.types import UserError, generator_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
@@ -102,7 +102,8 @@ def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
     The yielded function returns whether any number was drawn. Thompson sampling, for example, draws.
     """
     with fork_rng(devices=()):
-        torch.default_generator.manual_seed(seed_for(seed, *stage))  # torch.manual_seed seeds GPUs, too
+        # torch.manual_seed would seed GPUs, too.
+        torch.default_generator.manual_seed(generator_for(seed, *stage).initial_seed())
         before = torch.get_rng_state()
         yield lambda: not torch.equal(before, torch.get_rng_state())
 
