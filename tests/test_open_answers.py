@@ -272,12 +272,36 @@ def test_the_default_for_open_questions_is_one_greedy_solution(caplog):
         assert reasoner.method.name == "cot"
         assert reasoner.solve(HAIKU, k=2, rounds=0, max_new_tokens=4).method == "soft_reasoning"
         assert reasoner.solve(HAIKU, max_new_tokens=4).method == "cot"
+        with pytest.raises(UserError, match="temperature: expected a method that reads it, got method=cot"):
+            reasoner.solve(HAIKU, temperature=0.7)
+        hot = reasoner.solve(HAIKU, k=2, rounds=0, max_new_tokens=4, temperature=0.7)
+        assert hot.method == "soft_reasoning"
     assert "1 of 1 candidates were cut at 4 tokens; raise max_new_tokens" in caplog.messages
+    with SoftReasoner.from_pretrained("demo", prompt="any", overrides=["method=cot"]) as reasoner:
+        with pytest.raises(UserError, match="k: expected a method that reads it, got method=cot"):
+            reasoner.solve(HAIKU, k=2)
     judged = SoftReasoner.from_pretrained(
         "demo", prompt="any", verifier=lambda question, found: [1.0] * len(found)
     )
     with judged as reasoner:
         assert reasoner.method.name == "soft_reasoning"
+
+
+def test_a_temperature_asks_for_no_search_through_the_server():
+    """Clients send it with every request."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("openai")
+    from tests.serve.serving import chat, served
+
+    with SoftReasoner.from_pretrained("demo", prompt="any", max_new_tokens=4) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            create = client.chat.completions.create
+            greedy = create(model="demo", messages=chat(HAIKU))
+            sent = create(model="demo", messages=chat(HAIKU), temperature=0.7)
+            search = {"soft_reasoning": {"k": 2, "rounds": 0}}
+            searched = create(model="demo", messages=chat(HAIKU), temperature=0.7, extra_body=search)
+    assert sent.choices == greedy.choices and sent.usage == greedy.usage
+    assert searched.usage.completion_tokens > greedy.usage.completion_tokens
 
 
 def test_a_haiku_through_the_server():

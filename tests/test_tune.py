@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.lab.runs.manifest import learnt_sources, tokens_scale_with_samples
 
 SPACE = "tune.space='one vector for the first token'"
@@ -97,6 +98,11 @@ def test_the_tokens_of_one_greedy_solution_do_not_scale():
     method = {"name": "soft_token", "samples": 1, "temperature": 0.0}
     assert not tokens_scale_with_samples(method)
     assert tokens_scale_with_samples(method | {"temperature": 0.8})
+
+
+def test_the_tokens_of_a_vote_that_ends_when_it_is_settled_do_not_scale():
+    assert tokens_scale_with_samples(compose_config(["method=self_consistency"]).method)
+    assert not tokens_scale_with_samples(compose_config(["method=mixed_consistency"]).method)
 
 
 def test_a_point_s_file_is_part_of_a_run(tmp_path):

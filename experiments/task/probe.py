@@ -4,9 +4,10 @@
         [--carry FOLDER RECORDING.csv] [--scores OUT.csv]
 
 FOLDER holds texts and states of ``experiments.task.states``, the recordings the programs of its questions;
-questions without programs are left out. A judge is a logistic regression with a ridge on principal components of the states (scikit-learn)
-and on votes. It is cross-validated by question: fitted on four fifths for the last fifth, twice with other
-folds; its scores are the means. "Within" is the mean AUC of the questions with right and wrong texts.
+questions without programs are left out. A judge is a logistic regression with a ridge on principal
+components of the states (scikit-learn) and on votes. It is cross-validated by question: fitted on four
+fifths for the last fifth, twice with other folds; its scores are the means. "Within" is the mean AUC of the
+questions with right and wrong texts.
 ``--test`` also fits on all but the last questions and judges these; ``--carry`` fits on the first recording
 and judges the second. ``--scores`` writes every text's answer and scores, without the text.
 """

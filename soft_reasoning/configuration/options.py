@@ -33,6 +33,9 @@ RUN_KEYS = (
 REPLACED = ("k", "rounds", "temperature", "verifier", "reward", "final", "acquisition", "stopping")
 """Options that replace a value or a part of a method: by a value, an object or a choice's name."""
 
+OF_A_SEARCH = {"preset", *REPLACED} - {"temperature"}
+"""Options that choose Soft Reasoning where no method is named."""
+
 OBJECTS = {
     "reward": ("coherence_of", "judge.reward.Reward()"),
     "final": ("choose", "judge.final.FinalAnswer()"),

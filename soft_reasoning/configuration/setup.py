@@ -38,6 +38,7 @@ from soft_reasoning.configuration.compose import (
 from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import (
     FOR_ANY,
+    OF_A_SEARCH,
     Options,
     check_overrides,
     checked,
@@ -160,7 +161,8 @@ class Setup:
     ) -> tuple[DictConfig, Method]:
         """The configuration that ``options`` name, and the method under all of them.
 
-        Options of Soft Reasoning choose it where the default is another method and none is named. ``kept``
+        Options of Soft Reasoning choose it where the default is another method and none is named. A
+        temperature alone does not: many methods have one, and clients send it with every request. ``kept``
         are the reasoner's words; None keeps all.
         """
         own, words = self._words if kept is None else kept, [*named(options), *more]
@@ -168,8 +170,9 @@ class Setup:
         try:
             config, method = self._built((*own, *words))
             return config, replaced(method if isinstance(chosen, str | None) else chosen, options)
-        except NoSuchOption:
-            if chosen is not None:
+        except NoSuchOption as error:
+            named_method = chosen is not None or "method" in typed_keys(own)
+            if named_method or (error.name == "temperature" and options.keys().isdisjoint(OF_A_SEARCH)):
                 raise
             config, method = self._built((*own, "method=soft_reasoning", *words))
             return config, replaced(method, options)

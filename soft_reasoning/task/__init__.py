@@ -4,6 +4,7 @@ from soft_reasoning.task.learning import Tuning, TuningResult
 from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.probe import ProbeFitting
 from soft_reasoning.task.screening import SPACES, Screened, Spread, screen, spread
+from soft_reasoning.task.space import TaskPoint, TaskSpace
 from soft_reasoning.task.tuning import Tuned, tune
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "Screened",
     "Spread",
     "TaskObjective",
+    "TaskPoint",
+    "TaskSpace",
     "Tuned",
     "Tuning",
     "screen",

@@ -92,11 +92,12 @@ def method_name(config: Mapping[str, Any]) -> str:
 def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 
-    Tokens of a verifier do not, nor tokens of rounds that may end early.
+    Tokens of a verifier or of programs do not, nor tokens of a method that may end early.
     """
     silent = method.get("verifier", {}).get("_target_", "NoVerifier").endswith("NoVerifier")
     drawn = method.get("temperature") != 0  # one greedy solution is all there is
-    return "samples" in method and drawn and silent and not method.get("stopping", {}).get("rounds", 0)
+    ends_early = "confidence" in method or method.get("stopping", {}).get("rounds", 0)
+    return "samples" in method and drawn and silent and not ends_early
 
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
