@@ -173,7 +173,8 @@ def one_line_errors(fix: str = "check the path and its disk") -> Generator[None]
             refuse(OUT_OF_MEMORY)
         if not isinstance(error, OSError) or (error.filename is None and error.errno not in FULL):
             raise
-        refuse(f"{error.strerror}{'' if error.filename is None else f': {error.filename}'}; {fix}")
+        place = "" if error.filename is None else f": {error.filename}"
+        refuse(f"{error.strerror}{place}; {fix}")
 
 
 def refuse(message: str) -> NoReturn:

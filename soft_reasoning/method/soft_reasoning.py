@@ -27,7 +27,7 @@ from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.schedule.effects import BudgetSpent, answers, grouped
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.schedule.solutions import greedy_tokens, read_candidate, solution_request
 from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
 from soft_reasoning.search.points import Proposal
@@ -35,7 +35,6 @@ from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
     Effect,
-    FinishReason,
     Generate,
     Problem,
     Prompt,
@@ -155,7 +154,7 @@ class SearchSpace:
             raise BudgetSpent
         greedy = look.top_logprobs[0].ids[:1]
         if method.scope > 1:
-            greedy = yield from _greedy_tokens(prompt, method.scope)
+            greedy = yield from greedy_tokens(prompt, method.scope)
         likely = [token for token in look.top_logprobs[0].ids if token not in special][:count]
         if len(likely) < count:
             raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
@@ -280,12 +279,3 @@ def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Proposal]:
         state = SearchState.join([job.effect.state for job in group])
         proposals.update(zip(group, group[0].effect.optimiser.propose(state), strict=True))
     return [proposals[job] for job in jobs]
-
-
-def _greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:
-    """The first ``count`` greedy tokens."""
-    request = Request(prompt.ids, max_new_tokens=count, min_new_tokens=count, role="anchor")
-    [completion] = yield Generate([request])
-    if completion.finish_reason == FinishReason.BUDGET:
-        raise BudgetSpent
-    return completion.token_ids

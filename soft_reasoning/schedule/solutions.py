@@ -11,7 +11,7 @@ from torch import Tensor
 
 from soft_reasoning.answers.text import read_json
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.schedule.effects import next_logits
+from soft_reasoning.schedule.effects import BudgetSpent, next_logits
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import (
@@ -41,6 +41,19 @@ def solution_request(
     return Request(
         prompt.ids, max_new_tokens=limit, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
     )
+
+
+def greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:
+    """Return the first ``count`` greedy tokens after ``prompt``.
+
+    Raises:
+        BudgetSpent: If the problem's budget allows fewer.
+    """
+    request = Request(prompt.ids, max_new_tokens=count, min_new_tokens=count, role="anchor")
+    [completion] = yield Generate([request])
+    if completion.generated_tokens < count:
+        raise BudgetSpent
+    return completion.token_ids
 
 
 def read_candidate(

@@ -16,12 +16,11 @@ from torch import Tensor
 from soft_reasoning.checks import OptionError, choice, counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import solution_request
+from soft_reasoning.schedule.solutions import greedy_tokens, solution_request
 from soft_reasoning.search.embedding import LinearSubspace, SimplexSubspace, gaussian_matrix
-from soft_reasoning.types import Generate, Problem, Prompt, Request
+from soft_reasoning.types import Problem, Prompt, Request
 
 SCALES = {"vector": 1.5, "offset": 1.0, "mixture": 3.0}
 """The kinds of spaces with their default scales."""
@@ -139,8 +138,5 @@ def task_request(
 
 def greedy_anchor(prompt: Prompt, count: int, context: Context) -> Steps[Tensor]:
     """Return the embeddings (count, D) of the greedy first tokens."""
-    request = Request(prompt.ids, max_new_tokens=count, min_new_tokens=count, role="anchor")
-    [completion] = yield Generate([request])
-    if completion.generated_tokens < count:
-        raise BudgetSpent
-    return context.engine.embed(completion.token_ids)
+    tokens = yield from greedy_tokens(prompt, count)
+    return context.engine.embed(tokens)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -294,9 +295,9 @@ def _dataset_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
         path, hub = config.get("dataset.path"), ("id", "config", "split")
         parts = [os.path.abspath(path)] if path else [config.get(f"dataset.hub.{part}") for part in hub]
         sources.append(" ".join(str(part) for part in parts if part))
-    known = {name: {s for n, s in zip(names, sources, strict=True) if n == name} for name in names}
+    shared = Counter(name for name, _ in {*zip(names, sources, strict=True)})
     shown = zip(names, _short_names(sources), strict=True)
-    return [name if len(known[name]) == 1 else short for name, short in shown]
+    return [short if shared[name] > 1 else name for name, short in shown]
 
 
 def _short_names(paths: Sequence[Any]) -> list[str]:
