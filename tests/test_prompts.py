@@ -128,6 +128,23 @@ def test_copies_of_the_prompts_differ_in_their_stops_and_bounds(tokenizer):
     assert prompts.solve(replace(PROBLEM, question="What is 2 + 2?")) != plain
 
 
+def test_prompts_know_those_for_other_types_of_answer(tokenizer):
+    built = []
+
+    def other(answer_type):
+        built.append(answer_type)
+        return Prompts(tokenizer, wording(ask="{question} Yes or no?"), max_new_tokens=9)
+
+    prompts = Prompts(tokenizer, wording(), max_new_tokens=5, answer_type="number", others=other)
+    assert prompts.of("number") is prompts and not built
+    boolean, limited = prompts.of("boolean"), prompts.ending(["zinc"], 7).of("boolean")
+    assert boolean.solve(PROBLEM).max_new_tokens == 9, "its own limit"
+    assert limited.solve(PROBLEM).max_new_tokens == 7 and limited.solve(PROBLEM).stop[-1] == "zinc"
+    assert limited.solve(PROBLEM).ids == boolean.solve(PROBLEM).ids != prompts.solve(PROBLEM).ids
+    assert built == ["boolean"], "built once for all calls"
+    assert Prompts(tokenizer, wording()).of("choice").answer_type is None, "without others: for every type"
+
+
 def test_a_problem_s_prompt_is_tokenised_once(tokenizer):
     encoded = []
 

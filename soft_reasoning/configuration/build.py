@@ -191,9 +191,6 @@ def build_context(
 ) -> Context:
     """Build the context of a run's methods.
 
-    Problems with a type of answer that the prompt does not ask for get the prompt of that type, without
-    exemplars.
-
     Args:
         config: The configuration.
         engine: The run's engine.
@@ -201,31 +198,20 @@ def build_context(
         models: Loads other models that the method names; by default they belong to the context.
         method: The method, if it is not the configuration's.
     """
-    prompts = build_prompts(config, engine.tokenizer, exemplars)
-    if config.prompt.get("max_new_tokens") == "model":
-        prompts = prompts.ending(max_new_tokens=engine.max_new_tokens or engine.context_length)
+    method = method or build_method(config)
+    room = engine.max_new_tokens or engine.context_length
     context = Context(
         engine=engine,
-        prompts=prompts,
+        prompts=build_prompts(config, engine.tokenizer, exemplars, method, room),
         grader=built(config, "grader"),
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
-    method = method or build_method(config)
     parts = _worded_parts(method)
     names = dict.fromkeys(name for part in parts if (name := getattr(part, "model", None)))
     models = models or SecondModels()
-    judges = {name: _judge(name, config, context, exemplars, models) for name in names}
-
-    @cache
-    def other(answer_type: str) -> Context | None:
-        if config.prompt.get("answer_type") in (None, answer_type):
-            return None
-        asked = _asking(config, answer_type)
-        _check_reviews(asked, method)
-        return build_context(asked, engine, (), models, method)
-
-    return replace(context, judges=judges, others=other)
+    judges = {name: _judge(name, config, context, exemplars, models, method) for name in names}
+    return replace(context, judges=judges)
 
 
 def _asking(config: DictConfig, answer_type: str) -> DictConfig:
@@ -242,22 +228,62 @@ def _shipped(prompt: str) -> DictConfig:
 
 
 def _judge(
-    name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar], models: SecondModels
+    name: str,
+    config: DictConfig,
+    run: Context,
+    exemplars: Sequence[Exemplar],
+    models: SecondModels,
+    method: Method,
 ) -> Context:
     """Return the context of a judge, a model other than the run's.
 
-    It has the run's prompt, unless either is the bundled model, whose prompt suits no other model.
+    It has the run's prompts, unless either is the bundled model, whose prompt suits no other model.
     """
     defaults, engine = models.load(name, config.engine.get("device"))
-    wording = defaults if is_bundled(name) or is_bundled(str(config.model.path)) else config
-    return replace(run, engine=engine, prompts=build_prompts(wording, engine.tokenizer, exemplars))
+    if is_bundled(name) or is_bundled(str(config.model.path)):
+        prompts = build_prompts(defaults, engine.tokenizer, exemplars)
+    else:
+        prompts = build_prompts(config, engine.tokenizer, exemplars, method)
+    return replace(run, engine=engine, prompts=prompts)
 
 
-def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
-    """Build the prompts of a run, with ``exemplars`` shown in them."""
+def build_prompts(
+    config: DictConfig,
+    tokenizer: Any,
+    exemplars: Sequence[Exemplar] = (),
+    method: Method | None = None,
+    room: int | None = None,
+) -> Prompts:
+    """Build prompts.
+
+    Problems with a type of answer that the prompt does not ask for get the prompt of that type, without
+    exemplars.
+
+    Args:
+        config: The configuration.
+        tokenizer: The model's tokenizer.
+        exemplars: Shown in the prompts.
+        method: What the prompts of other types must have wording for. Without it there are no others.
+        room: Tokens per solution where the prompt leaves the limit to the model.
+    """
+
+    def other(answer_type: str) -> Prompts:
+        asked = _asking(config, answer_type)
+        if method is not None:
+            _check_reviews(asked, method)
+        return build_prompts(asked, tokenizer, room=room)
+
     settings = plain(config.prompt)
     options = {key: settings[key] for key in PROMPT_SETTINGS}
-    return Prompts(tokenizer, built(config, "prompt.wording"), exemplars=exemplars, **options)
+    return Prompts(
+        tokenizer,
+        built(config, "prompt.wording"),
+        exemplars=exemplars,
+        max_new_tokens=room if settings.get("max_new_tokens") == "model" else None,
+        answer_type=settings.get("answer_type"),
+        others=None if method is None else other,
+        **options,
+    )
 
 
 def build_method(config: DictConfig) -> Method:
@@ -309,11 +335,10 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     Raises:
         UserError: In one line that names the difference.
     """
-    if _asks_openly(config):
-        context = context.others("number") or context
     for part in _worded_parts(method):
         if isinstance(part, Programs):
-            part.check_wording(part.judge(context).prompts.wording)
+            prompts = part.judge(context).prompts
+            part.check_wording((prompts.of("number") if _asks_openly(config) else prompts).wording)
 
 
 def check_problems(problems: Sequence[Problem], context: Context) -> None:

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from os import PathLike, fspath
 from typing import cast
 
@@ -140,19 +139,8 @@ class Setup:
             options.get("max_tokens") or config.max_tokens, options.get("max_seconds") or config.max_seconds
         )
         seed, ending = options.get("seed", context.seed), options.get("stop") or ()
-
-        def limited(context: Context) -> Context:
-            judges = {name: replace(judge, seed=seed) for name, judge in context.judges.items()}
-            prompts = context.prompts.ending(ending, max_new_tokens=options.get("max_new_tokens"))
-
-            @cache
-            def other(answer_type: str) -> Context | None:
-                found = context.others(answer_type)
-                return None if found is None else limited(found)
-
-            return replace(context, limits=limits, prompts=prompts, seed=seed, judges=judges, others=other)
-
-        context = limited(context)
+        prompts = context.prompts.ending(ending, options.get("max_new_tokens"))
+        context = replace(context, limits=limits, prompts=prompts, seed=seed)
         check_fits(config, method, context)
         return method, context
 

@@ -198,7 +198,7 @@ class ModelVerifier:
         earlier: Sequence[Verdict] = (),
     ) -> Steps[list[list[Review]]]:
         """Return the model's ``samples`` reviews of each group of candidates."""
-        context = context.judges[self.model] if self.model else context
+        context = context.judge(self.model)
         problem, tokenizer = problem.without_gold(), context.engine.tokenizer
         built = [self._prompt(problem, group, context, earlier) for group in groups]
         prompts = [prompt for prompt, _ in built]

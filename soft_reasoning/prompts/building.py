@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -41,6 +41,9 @@ class Prompts:
         date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this date, so that a
             prompt is the same on any day.
         chat_options: Options passed to ``apply_chat_template`` (``enable_thinking`` and the like).
+        max_new_tokens: Tokens per solution, in place of the method's limit.
+        answer_type: The type of answers that the wording asks for; None suits every type.
+        others: Builds the prompts for another type of answer, when a problem first has it.
 
     Raises:
         UserError: For an unknown layout, a template that is missing or loses messages, or exemplars without
@@ -57,6 +60,9 @@ class Prompts:
         system: str | None = None,
         date: str = DATE,
         chat_options: Mapping[str, object] | None = None,
+        max_new_tokens: int | None = None,
+        answer_type: str | None = None,
+        others: Callable[[str], Prompts] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)
@@ -74,8 +80,10 @@ class Prompts:
         self.wording = wording
         self.exemplars: tuple[Exemplar, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
-        self._more_stop: tuple[str, ...] = ()
-        self._max_new_tokens: int | None = None
+        self._max_new_tokens = max_new_tokens
+        self._ending: tuple[tuple[str, ...], int | None] = (), None
+        self.answer_type = answer_type
+        self._others = None if others is None else lru_cache(maxsize=None)(others)
         self.layout = layout
         self.system = system
         day = _day(date)
@@ -98,14 +106,19 @@ class Prompts:
         """Whether a prompt is the question alone and no thoughts come first: a solution is free text."""
         return self.wording.ask == "{question}" and not (self._head or self._cue or self.marks)
 
-    def ending(self, stop: Sequence[str] = (), max_new_tokens: int | None = None) -> Prompts:
-        """Return these prompts with more texts that end a solution, or a limit of its tokens.
+    def of(self, answer_type: str) -> Prompts:
+        """Return the prompts that ask for answers of a type, with the ending of these."""
+        if self._others is None or self.answer_type in (None, answer_type):
+            return self
+        return self._others(answer_type).ending(*self._ending)
 
-        ``max_new_tokens`` replaces the method's limit. Reviews end as before.
+    def ending(self, stop: Sequence[str] = (), max_new_tokens: int | None = None) -> Prompts:
+        """Return these prompts with more texts that end a solution, and perhaps a limit of its tokens.
+
+        ``max_new_tokens`` replaces the limit of the prompts and of the method. Reviews end as before.
         """
         prompts = copy(self)
-        prompts._more_stop = (*self._more_stop, *stop)
-        prompts._max_new_tokens = self._max_new_tokens if max_new_tokens is None else max_new_tokens
+        prompts._ending = tuple(stop), max_new_tokens
         return prompts
 
     def solve(self, problem: Problem) -> Prompt:
@@ -114,9 +127,12 @@ class Prompts:
         Raises:
             UserError: If the question is empty.
         """
-        prompt = self._solution(problem)
-        limit = self._max_new_tokens if problem.given is None else prompt.max_new_tokens
-        return replace(prompt, stop=(*prompt.stop, *self._more_stop), max_new_tokens=limit)
+        prompt, (stop, limit) = self._solution(problem), self._ending
+        if problem.given is not None:
+            limit = prompt.max_new_tokens
+        elif limit is None:
+            limit = self._max_new_tokens
+        return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.answers import AnswerGrader
@@ -45,7 +45,6 @@ class Context:
         seed: The run's seed.
         limits: Bounds of each problem, which the scheduler enforces.
         judges: Contexts of other models that act as judges, by name.
-        others: Returns the context of a type of answer that the prompt does not ask for, else None.
     """
 
     engine: Engine
@@ -54,11 +53,18 @@ class Context:
     seed: int
     limits: Limits = Limits()
     judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
-    others: Callable[[str], Context | None] = field(default=lambda _: None, compare=False)
 
     def of(self, problem: Problem) -> Context:
-        """The context in which ``problem`` is solved: its prompt asks for the problem's type of answer."""
-        return self.others(problem.answer_type) or self
+        """Return the context in which ``problem`` is solved, whose prompts ask for its type of answer."""
+        prompts = self.prompts.of(problem.answer_type)
+        if prompts is self.prompts:
+            return self
+        judges = {name: judge.of(problem) for name, judge in self.judges.items()}
+        return replace(self, prompts=prompts, judges=judges)
+
+    def judge(self, name: str | None) -> Context:
+        """Return the context of the judge ``name`` under this context's seed; without a name, this one."""
+        return self if name is None else replace(self.judges[name], seed=self.seed)
 
     @property
     def engines(self) -> list[Engine]:

@@ -13,7 +13,7 @@ from experiments.demo.problems import make_split
 from experiments.demo.prompts import steps_prompt
 from experiments.demo.solutions import FINAL_CUE, final_question
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_method
+from soft_reasoning.configuration.build import build_context, build_method, build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.rap import FINAL, overall_question, read_answer
@@ -53,7 +53,8 @@ def run(script, problem=PROBLEM, budget="null", **changes):
     engine = Scripted(deepcopy(script))
     options = [f"method.{key}={value}" for key, value in changes.items()]
     config = compose_config(["engine=fake", "method=rap", f"max_tokens={budget}", *options])
-    context = replace(build_context(config, engine), others=lambda _: None)  # the scripts follow one prompt
+    prompts = build_prompts(config, engine.tokenizer)  # the scripts follow one prompt
+    context = replace(build_context(config, engine), prompts=prompts)
     method = build_method(config)
     [(_, result)] = drive([problem], method, context)
     return result, engine.requests

@@ -74,14 +74,18 @@ def test_programs_reward_questions_without_an_answer():
 
 
 def test_a_point_fits_the_prompt_of_its_questions(context):
-    boolean = replace(context, seed=1)
-    context = replace(context, others=lambda kind: boolean if kind == "boolean" else None)
+    boolean = Prompts(context.engine.tokenizer, Wording(ask="{question} Yes or no?\n"))
+    numbers = Prompts(
+        context.engine.tokenizer, Wording(ask="{question}\n"), answer_type="number", others=lambda _: boolean
+    )
+    context = replace(context, prompts=numbers)
     problems = [replace(problem, answer_type="boolean", gold="yes") for problem in PROBLEMS]
-    assert one_prompt(PROBLEMS, context) is context and one_prompt(problems, context) is boolean
+    assert one_prompt(PROBLEMS, context) is context
+    assert one_prompt(problems, context).prompts.wording is boolean.wording
     with pytest.raises(UserError, match="questions: expected one answer type, got boolean, number; learn"):
         Tuning().learn([*PROBLEMS, *problems], context)
     objective = TaskObjective(problems, SPACES[ONE], context, max_new_tokens=20)
-    assert objective.context.seed == 1, "an objective of Python's asks by that prompt, too"
+    assert objective.context.prompts.wording is boolean.wording, "an objective asks by that prompt, too"
 
 
 def test_all_spaces_are_screened_without_a_name(context):

@@ -137,7 +137,7 @@ class Programs:
 
     def judge(self, context: Context) -> Context:
         """Return the context of the model that writes the programs."""
-        return context.judges[self.model] if self.model else context
+        return context.judge(self.model)
 
     def write(
         self, problem: Problem, context: Context, first: int, count: int, *, role: str
