@@ -30,8 +30,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from experiments.bench_engine import steps_table
-from soft_reasoning.configuration.build import build_context, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_method
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.running import RunningRequest

@@ -38,7 +38,7 @@ from botorch.test_functions import Branin, Hartmann
 from hydra.utils import instantiate
 from torch import Tensor
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.search import Optimiser, RandomOptimiser, SearchState
 from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.types import generator_for

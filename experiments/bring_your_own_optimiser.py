@@ -28,7 +28,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.plots import MARKERS, panels
 from soft_reasoning.search import BayesianOptimiser, SearchState

@@ -26,8 +26,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
-from soft_reasoning.configuration.build import build_prompts
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.engine.paths import resolve
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.prompts import Exemplar, Prompts

@@ -31,6 +31,10 @@ class OptionError(UserError, ValueError):
         return type(self), (self.name, self.message)  # otherwise pickle passes the text alone
 
 
+class NoSuchOption(OptionError):
+    """An option that the chosen method does not have."""
+
+
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
     """Return ``value`` if it is an int of at least ``least`` and at most ``most`` (64 bits by default)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

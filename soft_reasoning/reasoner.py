@@ -13,37 +13,50 @@ from os import PathLike, fspath
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, Unpack, cast, overload
 
-from omegaconf import DictConfig
-
-from soft_reasoning.configuration.build import build_engine, check_solvable
-from soft_reasoning.configuration.compose import PromptLike
-from soft_reasoning.configuration.options import (
-    LoadOptions,
-    Options,
-    checked,
-    loading_settings,
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.context import (
+    SecondModels,
+    build_engine,
+    build_prompts,
+    check_solvable,
 )
+from soft_reasoning.configuration.data import PromptLike
+from soft_reasoning.configuration.options import LoadOptions, Options, checked, loading
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
-from soft_reasoning.judge.probe import Probe
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.questions import QuestionLike, read_question, read_questions
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.schedule.progress import REDRAW, Progress
+from soft_reasoning.schedule.scheduler import MAX_LIVE
 from soft_reasoning.solution import Solution, solutions_of
-from soft_reasoning.task.learning import Tuning, TuningResult
-from soft_reasoning.task.objective import TaskObjective
-from soft_reasoning.task.probe import ProbeFitting
-from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, Round, UserError
 
+CACHE_GB = 4.0
 OnRound: TypeAlias = Callable[[Round], None]
 Update: TypeAlias = Future[Result] | Round
 """An event that a call waits for: a finished job or round."""
+
+
+class CallOptions(Options, total=False):
+    """Keyword arguments of a call.
+
+    Attributes:
+        progress: Whether to show progress, in a terminal, a notebook or a log.
+        on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread. An
+            exception that it raises ends the call.
+        on_progress: For ``asolve``: called several times a second with the number of tokens generated so far.
+    """
+
+    progress: bool
+    on_round: OnRound | None
+    on_progress: Callable[[int], None] | None
 
 
 class SoftReasoner:
@@ -62,8 +75,6 @@ class SoftReasoner:
             By default the type of the prompt. Without a prompt, questions may be of any kind
             (``prompt="any"``, open answers). Exceptions are the bundled model, which solves only word
             problems, and methods and verifiers that write programs (``prompt="math"``, numbers).
-        overrides: Overrides of the configuration as on the command line, such as ``"d=20"``,
-            except those that only a run of a data set reads.
         cache: A folder on this machine for finished completions, so no process generates them again. None
             stores nothing.
         options: method, preset, k, rounds, max_tokens, verifier and the others of
@@ -87,7 +98,6 @@ class SoftReasoner:
         *,
         prompt: PromptLike | None = None,
         answer_type: str | None = None,
-        overrides: Sequence[str] = (),
         cache: str | PathLike[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -100,13 +110,8 @@ class SoftReasoner:
                 "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
             )
         name = getattr(model, "name_or_path", None) or "model"
-
-        def loaded(config: DictConfig) -> Engine:
-            most = config.engine.get("max_batch_tokens")
-            return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
-
-        defaults = checked(options, "SoftReasoner")
-        self._open(Setup(name, prompt, answer_type, overrides, cache, defaults), loaded)
+        setup = Setup.of(name, prompt, answer_type, checked(options, "SoftReasoner"))
+        self._open(HuggingFaceEngine.from_loaded(model, tokenizer), setup, cache)
 
     @classmethod
     def from_pretrained(
@@ -115,48 +120,89 @@ class SoftReasoner:
         *,
         prompt: PromptLike | None = None,
         answer_type: str | None = None,
-        overrides: Sequence[str] = (),
         cache: str | PathLike[str] | None = None,
         **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
-        """Load a model by a name of ``conf/model``, its name on the hub, or its folder.
+        """Load a model by a name of ``conf/models.yaml``, its name on the hub, or its folder.
 
         "demo" is the bundled model, which has its own default prompt. Write ``./NAME`` for a folder whose
-        name is also in ``conf/model``. If ``dataset.shots`` asks for exemplars, they come from the data set
-        that ``overrides`` name.
+        name is also in ``conf/models.yaml``.
 
         Args:
             name_or_path: The name or the folder, as the option ``model`` of the command line.
-            prompt, answer_type, overrides, cache: As for the class.
-            options: The options of the class, and those of loading: device, dtype, device_map, quantization,
-                revision, adapter, attn_implementation, trust_remote_code.
+            prompt, answer_type, cache: As for the class.
+            options: The options of the class, and those of loading
+                (:class:`~soft_reasoning.configuration.options.LoadOptions`).
 
         Raises:
             UserError: In one line, for an unknown model or option.
         """
         if not isinstance(cast(Any, name_or_path), str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
-        settings, defaults = loading_settings(options)
+        given, defaults = loading(options)
+        grader, engine = given.pop("grader", "default"), given.pop("engine", "hf")
+        device = {"device": given.pop("device")} if "device" in given else {}
+        setup = Setup.of(fspath(name_or_path), prompt, answer_type, defaults, given)
+        if isinstance(grader, str):
+            grader = setup.setting.build("grader", grader)
+        if isinstance(engine, str):
+            node = setup.setting.node("engine", engine) | device
+            try:
+                engine = build_engine({"engine": node, "model": setup.setting.model})
+            except OptionError as error:
+                raise OptionError(error.name.removeprefix("engine."), error.message) from error
+        return cls.of(engine, setup, cache=cache, grader=grader)
+
+    @classmethod
+    def of(
+        cls,
+        engine: Engine,
+        setup: Setup,
+        *,
+        cache: str | PathLike[str] | None = None,
+        grader: AnswerGrader | None = None,
+        exemplars: Sequence[Exemplar] = (),
+        max_live: int = MAX_LIVE,
+    ) -> SoftReasoner:
+        """Return a reasoner of objects, as the server builds them from its configuration.
+
+        Args:
+            engine: The loaded model.
+            setup: The default method and options.
+            cache: As for the class.
+            grader: How answers are read and compared.
+            exemplars: Worked problems in the prompt.
+            max_live: Questions that are solved at a time.
+        """
         self = cls.__new__(cls)
-        setup = Setup(fspath(name_or_path), prompt, answer_type, overrides, cache, defaults, settings)
-        self._open(setup, build_engine)
+        self._open(engine, setup, cache, grader, exemplars, max_live)
         return self
 
-    def _open(self, setup: Setup, load: Callable[[DictConfig], Engine]) -> None:
-        """Load the model of ``setup``, and start the thread that drives it."""
-        engine, store, self._setup = load(setup.config), ExitStack(), setup
+    def _open(
+        self,
+        engine: Engine,
+        setup: Setup,
+        cache: str | PathLike[str] | None,
+        grader: AnswerGrader | None = None,
+        exemplars: Sequence[Exemplar] = (),
+        max_live: int = MAX_LIVE,
+    ) -> None:
+        """Build the context once, and start the thread that drives ``engine``."""
+        store, models, self.setup = ExitStack(), SecondModels(), setup
 
-        def free() -> None:
+        def free() -> None:  # without self, which the thread must not keep alive
             engine.close()
-            setup.models.close()
+            models.close()
             store.close()
 
-        self._thread = EngineThread(engine, setup.config.max_live, free)
+        self._thread, self._models = EngineThread(engine, max_live, free), models
         weakref.finalize(self, self._thread.end)  # if the user does not close it
         try:
-            setup.engine = engine
-            self._default = setup.solving({})
-            completions = StoreFile.of(setup.config.cache, setup.config.cache_gb)
+            grader = grader or setup.setting.build("grader")
+            prompts = build_prompts(setup.prompt, engine, exemplars)
+            self._base = Context(engine, prompts, grader, setup.options.get("seed", 0))
+            self._default = setup.solving({}, self._base, models)
+            completions = StoreFile.of(None if cache is None else fspath(cache), CACHE_GB)
             store.enter_context(replaying(completions, self.context.engines))
         except BaseException:
             self.close()
@@ -165,12 +211,12 @@ class SoftReasoner:
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         shown = f"method={self.method.name}, answer_type={self.answer_type}{state}"
-        return f"SoftReasoner({self._setup.model!r}, {shown})"
+        return f"SoftReasoner({self.setup.model!r}, {shown})"
 
     @property
     def answer_type(self) -> str:
         """The type of answers."""
-        return self._setup.answer_type
+        return self.setup.answer_type
 
     @property
     def method(self) -> Method:
@@ -183,32 +229,11 @@ class SoftReasoner:
         return self._default[1]
 
     @overload
-    def solve(  # pyright: ignore[reportOverlappingOverload]
-        self,
-        questions: QuestionLike,
-        *,
-        progress: bool = False,
-        on_round: OnRound | None = None,
-        **options: Unpack[Options],
-    ) -> Solution: ...
-
+    def solve(self, questions: QuestionLike, **options: Unpack[CallOptions]) -> Solution: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
+    def solve(self, questions: Iterable[QuestionLike], **options: Unpack[CallOptions]) -> list[Solution]: ...
     def solve(
-        self,
-        questions: Iterable[QuestionLike],
-        *,
-        progress: bool = False,
-        on_round: OnRound | None = None,
-        **options: Unpack[Options],
-    ) -> list[Solution]: ...
-
-    def solve(
-        self,
-        questions: QuestionLike | Iterable[QuestionLike],
-        *,
-        progress: bool = False,
-        on_round: OnRound | None = None,
-        **options: Unpack[Options],
+        self, questions: QuestionLike | Iterable[QuestionLike], **options: Unpack[CallOptions]
     ) -> Solution | list[Solution]:
         """Answer one question (returns a Solution) or several together (returns a list in their order).
 
@@ -219,59 +244,41 @@ class SoftReasoner:
 
         Args:
             questions: A question, or a list or other iterable of questions.
-            progress: Whether to show progress, in a terminal, a notebook or a log.
-            on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread.
-                An exception that it raises ends the call.
-            options: :class:`~soft_reasoning.configuration.options.Options` for this call.
+            options: ``progress``, ``on_round``, and
+                :class:`~soft_reasoning.configuration.options.Options` for this call.
 
         Raises:
             UserError: In one line, for an invalid question, a question longer than the model's context, an
                 id with two questions, or a closed reasoner.
         """
+        progress, on_round = options.pop("progress", False), options.pop("on_round", None)
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
-        jobs = self._jobs(problems, options, on_round and updates.put)
+        jobs = self._jobs(problems, cast(Options, options), on_round and updates.put)
         with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
             while shown.done < len(jobs):
                 shown.tokens = sum(job.written for job in jobs.values() if job.done())
                 shown.work([job.written for job in jobs.values() if job.begun and not job.done()])
                 with suppress(Empty):  # a wait without an end would miss Ctrl-C if it came just before
-                    shown.done += _ended(updates.get(timeout=REDRAW), on_round)
+                    update = updates.get(timeout=REDRAW)
+                    shown.done += _ended(update, on_round)
         return self._solutions(problems, alone, jobs)
 
     @overload
-    async def asolve(  # pyright: ignore[reportOverlappingOverload]
-        self,
-        questions: QuestionLike,
-        *,
-        on_round: OnRound | None = None,
-        on_progress: Callable[[int], None] | None = None,
-        **options: Unpack[Options],
-    ) -> Solution: ...
-
+    async def asolve(self, questions: QuestionLike, **options: Unpack[CallOptions]) -> Solution: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
     async def asolve(
-        self,
-        questions: Iterable[QuestionLike],
-        *,
-        on_round: OnRound | None = None,
-        on_progress: Callable[[int], None] | None = None,
-        **options: Unpack[Options],
+        self, questions: Iterable[QuestionLike], **options: Unpack[CallOptions]
     ) -> list[Solution]: ...
-
     async def asolve(
-        self,
-        questions: QuestionLike | Iterable[QuestionLike],
-        *,
-        on_round: OnRound | None = None,
-        on_progress: Callable[[int], None] | None = None,
-        **options: Unpack[Options],
+        self, questions: QuestionLike | Iterable[QuestionLike], **options: Unpack[CallOptions]
     ) -> Solution | list[Solution]:
         """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work.
 
         From the start of the first question on, ``on_progress`` is called several times a second with the
         number of tokens generated so far.
         """
+        on_round, on_progress = options.pop("on_round", None), options.pop("on_progress", None)
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
@@ -279,8 +286,7 @@ class SoftReasoner:
             with suppress(RuntimeError):  # the loop was closed before the task ended
                 loop.call_soon_threadsafe(updates.put_nowait, update)
 
-        # In a thread, since composing the configuration of another method takes tenths of a second.
-        jobs = await asyncio.to_thread(self._jobs, problems, options, on_round and send)
+        jobs = self._jobs(problems, cast(Options, options), on_round and send)
         with self._working(jobs, send):
             ended = 0
             while ended < len(jobs):
@@ -314,7 +320,6 @@ class SoftReasoner:
         *,
         negate: bool = False,
         noise_std: float | None = None,
-        dim: int | None = None,
         **options: Unpack[Options],
     ) -> SoftReasoningObjective:
         """Return the reward of a question as a BoTorch test problem.
@@ -324,9 +329,8 @@ class SoftReasoner:
             gold: Its reference answer, if known.
             negate: Whether to return minus the reward, for optimisers that minimise.
             noise_std: Standard deviation of noise that is added to each reward.
-            dim: d, dimensions of the search for each soft token; None keeps the reasoner's.
-            options: As for :meth:`solve`, such as ``seed`` and ``verifier``, without limits, ``k`` and what
-                only the rounds of a search read, since the caller chooses the points.
+            options: As for :meth:`solve`, such as ``d``, ``seed`` and ``verifier``, without limits, ``k`` and
+                what only the rounds of a search read, since the caller chooses the points.
 
         Raises:
             UserError: If the method has no search, the question is invalid or too long, or an option cannot
@@ -339,104 +343,13 @@ class SoftReasoner:
                     "not; leave it out"
                 )
         problem = self.problem(question, gold)
-        words = [] if dim is None else [f"d={dim}"]
-        method, context = self._setup.solving(options, words)
+        method, context = self.setup.solving(options, self._base, self._models)
         method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method
 
         def run(problem: Problem, method: Method) -> Result:
             return self.run_methods([problem], method, context)[0]
 
         return SoftReasoningObjective(problem, method, context, negate=negate, noise_std=noise_std, run=run)
-
-    def tune(
-        self,
-        problems: Sequence[Problem],
-        tuning: Tuning | None = None,
-        *,
-        history: str | PathLike[str] | None = None,
-    ) -> TuningResult:
-        """Learn soft tokens from a task's questions: screen, search, validate.
-
-        Args:
-            problems: The questions, as :meth:`problem` returns them. The model's programs reward questions
-                without a reference answer.
-            tuning: The settings; by default :class:`~soft_reasoning.task.Tuning` with the method's
-                ``max_new_tokens``.
-            history: A file of the search, from which the same call continues an interrupted one.
-
-        Raises:
-            UserError: For too few questions with an answer.
-
-        Example:
-            >>> learned = reasoner.tune([reasoner.problem(question, gold) for question, gold in rows])
-            >>> if learned.tuned is not None:
-            ...     learned.tuned.point.save("point.json")
-            ...     reasoner.solve(question, method=SoftToken(point="point.json"))
-        """
-        tuning = tuning or Tuning(max_new_tokens=self._max_new_tokens)
-        return tuning.learn(problems, self.context, history=history, run=self.run_methods)
-
-    def fit_probe(self, problems: Sequence[Problem], fitting: ProbeFitting | None = None) -> Probe:
-        """Fit a probe of hidden states on a task's questions, for ``MixedConsistency(probe=...)``.
-
-        Args:
-            problems: Some hundreds of questions, as :meth:`problem` returns them. The model's programs label
-                the solutions of questions without a reference answer.
-            fitting: The settings; by default :class:`~soft_reasoning.task.ProbeFitting` with the method's
-                ``max_new_tokens``.
-
-        Raises:
-            UserError: For too few questions, solutions that are all correct or all wrong, or an engine that
-                cannot read hidden states.
-
-        Example:
-            >>> probe = reasoner.fit_probe([reasoner.problem(question, gold) for question, gold in rows])
-            >>> print(probe.measured["auc"])
-            >>> reasoner.solve(question, method=MixedConsistency(probe=probe))
-        """
-        fitting = fitting or ProbeFitting(max_new_tokens=self._max_new_tokens)
-        return fitting.fit(problems, self.context, run=self.run_methods)
-
-    def task_objective(
-        self,
-        problems: Sequence[Problem],
-        space: TaskSpace | None = None,
-        *,
-        accepted: Sequence[Sequence[str]] | None = None,
-        negate: bool = False,
-    ) -> TaskObjective:
-        """Return the mean reward of a task's questions as a BoTorch test problem over shared soft tokens.
-
-        Args:
-            problems: The questions with their reference answers, as :meth:`problem` returns them.
-            space: The soft tokens; by default one vector in place of the first answer token.
-            accepted: The answers of each question that are rewarded; None is the reference answer.
-            negate: Whether to return minus the mean, for optimisers that minimise.
-
-        Raises:
-            UserError: As :class:`~soft_reasoning.task.TaskObjective`.
-
-        Example:
-            >>> train = [reasoner.problem(question, gold) for question, gold in rows[:64]]
-            >>> others = [reasoner.problem(question, gold) for question, gold in rows[64:192]]
-            >>> found = tune(reasoner.task_objective(train), reasoner.task_objective(others))
-            >>> found.point.save("point.json")
-            >>> reasoner.solve(question, method=SoftToken(point="point.json"))
-        """
-        return TaskObjective(
-            problems,
-            space or TaskSpace(),
-            self.context,
-            accepted=accepted,
-            max_new_tokens=self._max_new_tokens,
-            negate=negate,
-            run=self.run_methods,
-        )
-
-    @property
-    def _max_new_tokens(self) -> int:
-        """Tokens per solution of the default method."""
-        return getattr(self.method, "max_new_tokens", MAX_NEW_TOKENS)
 
     def run_methods(
         self, problems: Sequence[Problem], method: Method, context: Context | None = None
@@ -464,11 +377,11 @@ class SoftReasoner:
 
         Problems that cannot be solved are rejected before any model work.
         """
-        if send is not None:
-            for job in jobs.values():
-                job.add_done_callback(send)
-        self._thread.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
         try:
+            if send is not None:
+                for job in jobs.values():
+                    job.add_done_callback(send)
+            self._thread.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
             yield
         finally:
             for job in jobs.values():
@@ -500,7 +413,7 @@ class SoftReasoner:
         Raises:
             UserError: For an id with two questions.
         """
-        method, context = self._setup.solving(changes)
+        method, context = self.setup.solving(changes, self._base, self._models)
         jobs = dict[str, Job[Any]]()
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, method, context, watch))

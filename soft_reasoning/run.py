@@ -2,7 +2,7 @@
 
 import sys
 
-from soft_reasoning.commands.entry import main
+from soft_reasoning.cli.main import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "run")

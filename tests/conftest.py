@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-from soft_reasoning.commands import entry
+from soft_reasoning.cli import main as entry
 
 settings.register_profile("patient", deadline=None)  # a machine under load takes its time
 settings.load_profile("patient")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.engine.paths import DEMO_FOLDER
 
 QUESTIONS = [
@@ -22,7 +22,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def reasoner():
-    return SoftReasoner.from_pretrained("demo", overrides=["rounds=1"])
+    return SoftReasoner.from_pretrained("demo", rounds=1)
 
 
 @pytest.mark.parametrize("bad", ["   ", {"text": "hello"}, None, [QUESTIONS[0], 5], b"abc"])
@@ -42,16 +42,9 @@ def test_an_id_has_one_question(reasoner):
     [
         ("/nope", {}, "model.path"),
         ("/tmp/my model (1), it's [new]", {}, r"/tmp/my model \(1\), it's \[new\]"),
-        ("demo", {"overrides": "method=cot"}, "overrides: expected a list"),
-        (
-            "demo",
-            {"overrides": ["engine.device=foo"]},
-            "engine.device: expected a device of this machine.*'foo'",
-        ),
-        ("demo", {"overrides": ["engine.device=cuda:99"]}, "engine.device: expected a device .*'cuda:99'"),
-        ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
-        ("demo", {"overrides": ["limit=3"]}, "got limit=3, which only"),
-        ("demo", {"overrides": ["logging=wandb"]}, "got logging=wandb, which only soft-reasoning run reads"),
+        ("demo", {"device": "foo"}, "device: expected a device of this machine.*'foo'"),
+        ("demo", {"device": "cuda:99"}, "device: expected a device .*'cuda:99'"),
+        ("demo", {"limit": 3}, "expected options among .*got limit"),
         ("demo", {"answer_type": "boolean"}, "answer_type=boolean: expected a prompt .* use prompt=boolean"),
         ("demo", {"dtyp": "auto"}, "expected options among method, .*dtype, .*got dtyp"),
         pytest.param(  # the hub is asked several times
@@ -61,8 +54,8 @@ def test_an_id_has_one_question(reasoner):
             marks=pytest.mark.slow,
         ),
         ("nowhere/to/be/found", {}, "model.path: expected a folder with a model, found none"),
-        ("demo", {"dtype": "float7"}, "model.dtype: expected auto or one of float32, .*got .float7"),
-        ("demo", {"quantization": "3bit"}, "model.quantization: expected 4bit, 8bit or a mapping, got .3bit"),
+        ("demo", {"dtype": "float7"}, "dtype: expected auto or one of float32, .*got .float7"),
+        ("demo", {"quantization": "3bit"}, "quantization: expected 4bit, 8bit or a mapping, got .3bit"),
     ],
 )
 def test_what_cannot_be_loaded_is_one_line(name, options, expected):
@@ -75,7 +68,7 @@ def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
     folder = tmp_path / "my model (1), it's [new] a=b"
     folder.symlink_to(DEMO_FOLDER)
     options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
-    with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as reasoner:
+    with SoftReasoner.from_pretrained(folder, prompt="demo", method="cot", **options) as reasoner:
         assert reasoner.solve(QUESTIONS[1]).candidates
 
 
@@ -88,7 +81,7 @@ def test_a_model_that_is_not_bundled_judges_numbers_by_its_programs(tmp_path):
 
 @pytest.mark.parametrize("kind", ["choice", "latex", "text"])
 def test_the_prompt_asks_for_answers_of_their_type(kind):
-    options = {"answer_type": kind, "overrides": ["engine=fake", "method=cot"]}
+    options = {"answer_type": kind, "engine": "fake", "method": "cot"}
     with SoftReasoner.from_pretrained("some/model", **options) as reasoner:
         heads = [compose_config([f"prompt={name}"]).prompt.wording.head for name in (kind, "math")]
         assert reasoner.context.prompts.wording.head == heads[0] != heads[1]

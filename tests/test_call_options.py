@@ -1,16 +1,21 @@
 """Options of a reasoner and of its calls: none is lost when a call changes another one."""
 
 import gc
+import subprocess
+import sys
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
+from soft_reasoning.configuration.parts import paper, paper_literal, released
 from soft_reasoning.judge.model_verifier import ModelVerifier
+from soft_reasoning.judge.review import NamedChoice, OneByOne
 from soft_reasoning.method.soft_reasoning import SoftReasoning
+from soft_reasoning.search import RandomOptimiser
 from soft_reasoning.types import Generate, Request, Result
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
@@ -23,7 +28,7 @@ def plain():
         yield reasoner
 
 
-FAKE = {"k": 2, "rounds": 0, "overrides": ["engine=fake"]}
+FAKE = {"k": 2, "rounds": 0, "engine": "fake"}
 
 
 def first(solution):
@@ -76,19 +81,21 @@ class Own:
 
 
 def test_an_object_has_its_own_bound():
-    with SoftReasoner.from_pretrained("demo", max_new_tokens=50, overrides=["engine=fake"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", max_new_tokens=50, engine="fake") as reasoner:
         assert reasoner.solve(QUESTION, method=Own()).total.generated_tokens == 5
         with pytest.raises(UserError, match="k: expected a method that reads it, got method=own"):
             reasoner.solve(QUESTION, method=Own(), k=3)
     with pytest.raises(UserError, match="k: expected a method that reads it, got method=own"):
-        SoftReasoner.from_pretrained("demo", method=Own(), k=3, overrides=["engine=fake"])
+        SoftReasoner.from_pretrained("demo", method=Own(), k=3, engine="fake")
 
 
 def test_options_replace_the_fields_of_a_method_object():
     method = SoftReasoning(k=4, verifier=ModelVerifier(samples=1))
-    own = {"method": method, "max_new_tokens": 9, "overrides": ["engine=fake"]}
+    own = {"method": method, "max_new_tokens": 9, "engine": "fake"}
     with SoftReasoner.from_pretrained("demo", **own) as reasoner:
-        changed, _ = reasoner._setup.solving({"k": 2, "rounds": 1, "temperature": 0.3, "final": "vote"})
+        changed, _ = reasoner.setup.solving(
+            {"k": 2, "rounds": 1, "temperature": 0.3, "final": "vote"}, reasoner._base, reasoner._models
+        )
         assert (changed.k, changed.stopping.rounds, changed.decoding.temperature) == (2, 1, 0.3)
         assert (changed.max_new_tokens, changed.verifier.max_new_tokens) == (9, 9)
         assert reasoner.method.k == 4 and reasoner.method.verifier.samples == 1
@@ -96,6 +103,7 @@ def test_options_replace_the_fields_of_a_method_object():
     assert len(solution.candidates) == 2 and solution.method == "soft_reasoning"
 
 
+SINGLE_JUDGE = {"name": "single_judge", "presentation": OneByOne(), "judgement": NamedChoice()}
 CHANGES = (
     {},
     {"k": 3},
@@ -111,7 +119,8 @@ CHANGES = (
 )
 
 
-JUDGED = {"k": 2, "rounds": 0, "max_new_tokens": 20, "overrides": ["engine=fake", "verifier.model=demo"]}
+BY_DEMO = ModelVerifier(**SINGLE_JUDGE, model="demo")
+JUDGED = {"k": 2, "rounds": 0, "max_new_tokens": 20, "engine": "fake", "verifier": BY_DEMO}
 
 
 def judged(**options):
@@ -123,13 +132,12 @@ def judged(**options):
 @pytest.mark.slow
 def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
     """The device is among them: a judge is not loaded a second time on another one."""
-    options = {"device": "cpu", "dtype": "float32", "overrides": ["verifier.model=demo"]}
+    options = {"device": "cpu", "dtype": "float32", "engine": "hf"}
     reasoner, weight = judged(**options)
     judge = weakref.ref(reasoner.context.judges["demo"].engine)
     for change in CHANGES:
-        _, context = reasoner._setup.solving(change)
-        config = reasoner._setup.config
-        assert config.engine.device == "cpu" and config.model.dtype == "float32"
+        _, context = reasoner.setup.solving(change, reasoner._base, reasoner._models)
+        assert context.engine.settings["device"] == "cpu" and context.engine.settings["dtype"] == "float32"
         assert change.get("verifier") or context.judges["demo"].engine is judge()
         reasoner.solve(QUESTION, **change)
     reasoner.close()
@@ -141,7 +149,10 @@ def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
 def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
     (one, weight), (other, kept) = judged(), judged()
     engine = one.context.judges["demo"].engine
-    assert all(one._setup.solving({"k": k})[1].judges["demo"].engine is engine for k in (2, 3, 4))
+    assert all(
+        one.setup.solving({"k": k}, one._base, one._models)[1].judges["demo"].engine is engine
+        for k in (2, 3, 4)
+    )
     one.close()
     assert other.solve(QUESTION).trace[0]["verifier"]["texts"]  # the other's judge goes on
     other.close()
@@ -156,7 +167,7 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     gc.collect()
     assert weight() is None
     with pytest.raises(UserError, match="nowhere"):
-        judged(overrides=["verifier.model=./nowhere"])
+        judged(verifier=replace(BY_DEMO, model="./nowhere"))
     config = compose_config(["verifier.model=demo", "engine=fake"])
     context = build_context(config, build_engine(config))
     weight = weakref.ref(context.judges["demo"].engine.model.get_input_embeddings().weight)
@@ -165,18 +176,45 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     assert weight() is None
 
 
-def test_a_call_composes_nothing_unless_it_names_other_choices(monkeypatch):
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
-        reasoner.solve(QUESTION, method="cot")
-        composed = []
-        monkeypatch.setattr("soft_reasoning.configuration.setup.compose_config", composed.append)
-        for change in ({}, {"k": 3}, {"rounds": 0, "temperature": 0.3}, {"method": "cot"}):
-            reasoner.solve(QUESTION, **change)
-    assert not composed
+NOT_IMPORTED = """
+import sys
+from soft_reasoning import SoftReasoner
+with SoftReasoner.from_pretrained("demo", engine="fake", max_new_tokens=8) as reasoner:
+    for change in ({}, {"k": 3}, {"preset": "paper", "d": 7}, {"method": "mixed_consistency"}):
+        try:
+            reasoner.solve("How many are 2 and 2?", **change)
+        except Exception as error:
+            assert "wording" in str(error), error
+print(*{"hydra", "omegaconf", "hydra_zen"} & {*sys.modules})
+"""
+
+
+def test_python_imports_no_hydra():
+    done = subprocess.run([sys.executable, "-c", NOT_IMPORTED], capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_every_short_option_is_a_keyword():
+    options = {"d": 7, "delta": 0.2, "lambda_": 0.4, "placement": "first", "stopping": "difference"}
+    with SoftReasoner.from_pretrained("demo", engine="fake", epsilon=0.3, **options) as reasoner:
+        method = reasoner.method
+        assert (method.embedding.dim, method.placement, method.stopping.threshold) == (7, "first", 0.3)
+        assert method.optimiser.acquisition.keywords == {"delta": 0.2}
+        assert method.optimiser.surrogate.noise == 0.4
+        with pytest.raises(UserError, match="^delta: expected .*leave delta out"):
+            reasoner.solve(QUESTION, acquisition="ei", delta=0.1)
+
+
+def test_a_control_keeps_its_own_points_under_every_preset():
+    with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
+        for preset in (paper(), paper_literal(), released()):
+            control = replace(preset, optimiser=RandomOptimiser(), name="random_embedding")
+            method, _ = reasoner.setup.solving({"method": control, "k": 3}, reasoner._base, reasoner._models)
+            assert method.independent and method.embedding == preset.embedding and method.k == 3
 
 
 def test_a_value_of_another_type_is_refused():
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
         reasoner.solve(QUESTION, k=2, rounds=0)
         with pytest.raises(UserError, match="k: expected a whole number"):
             reasoner.solve(QUESTION, k=2.0)

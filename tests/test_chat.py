@@ -5,8 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from soft_reasoning.configuration.build import build_prompts
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.types import Problem, UserError
 from tests.chat_templates import FAMILIES, HEADERS, tokenizer_of

@@ -15,15 +15,15 @@ DTYPES = (torch.float64, torch.bfloat16, torch.float16)
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 FAMILIES = ("llama", "gemma2", "gpt2", "gpt_oss", "deepseek_v3")
 CALLS = {
-    "default": [],
-    "the paper's": ["preset=paper"],
-    "random points": ["search=random"],
-    "gaussian": ["embedding=gaussian", "d=20"],
-    "cot": ["method=cot"],
-    "self_consistency": ["method=self_consistency", "k=3"],
-    "verified_sampling": ["method=verified_sampling"],
-    "random_soft_prompts": ["method=random_soft_prompts"],
-    "rap": ["method=rap"],
+    "default": {},
+    "the paper's": {"preset": "paper"},
+    "random points": {"search": "random"},
+    "gaussian": {"embedding": "gaussian", "d": 20},
+    "cot": {"method": "cot"},
+    "self_consistency": {"method": "self_consistency", "k": 3},
+    "verified_sampling": {"method": "verified_sampling"},
+    "random_soft_prompts": {"method": "random_soft_prompts"},
+    "rap": {"method": "rap"},
 }
 
 
@@ -37,8 +37,8 @@ def default_dtype(dtype):
         torch.set_default_dtype(before)
 
 
-def solved(overrides):
-    with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=12", *overrides]) as reasoner:
+def solved(options):
+    with SoftReasoner.from_pretrained("demo", max_new_tokens=12, **options) as reasoner:
         solution = reasoner.solve(QUESTION)
     return [(c.text, c.reward, c.coherence) for c in solution.candidates], solution.total.cached_tokens
 
@@ -56,9 +56,9 @@ def test_a_method_finds_the_same(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_default_method_finds_the_same_in_every_default(dtype):
-    expected = solved([])
+    expected = solved({})
     with default_dtype(dtype):
-        assert solved([]) == expected
+        assert solved({}) == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)

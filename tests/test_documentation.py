@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands.serve import register_server, server_words
-from soft_reasoning.commands.tune import register_tune, tune_words
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.serve import register_server, server_words
+from soft_reasoning.cli.tune import register_tune, tune_words
 from soft_reasoning.lab.reports import plots
 
 ROOT = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.commands.solving import run_one
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.run import run_one
 from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.lab.reports.report import summary
 from soft_reasoning.lab.runs.files import MANIFEST, PREDICTIONS
@@ -121,7 +121,7 @@ def test_own_method_from_both_sides(here):
     assert all(len(record["candidates"]) == 4 for record in records())
     from mine import LongestOf
 
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
         solution = reasoner.solve(QUESTION, method=LongestOf())
         assert solution.method == "longest_of" and len(solution.candidates) == 3
         assert "Answers:" in solution.explain()

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_method, built
-from soft_reasoning.configuration.compose import compose_config, settle
-from soft_reasoning.configuration.errors import one_line
+from soft_reasoning.cli.compose import compose_config, settle
+from soft_reasoning.cli.errors import one_line
+from soft_reasoning.configuration.context import build_method
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.runs.manifest import flatten
 
@@ -59,7 +60,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
             config = plain.copy()
             OmegaConf.update(config, key, value, merge=False)
             settle(config, [])
-            build_method(config), built(config, "grader"), build_dataset(config)
+            build_method(config), make(config["grader"], "grader"), build_dataset(config)
         except Exception as error:
             if one_line(error) is None:
                 raise

@@ -3,12 +3,13 @@
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.build import build_engine, plain
-from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_engine
+from soft_reasoning.configuration.data import models, plain
 from soft_reasoning.engine.fake import FakeEngine
 
 
-@pytest.mark.parametrize("name", choices("model"))
+@pytest.mark.parametrize("name", models())
 def test_a_name_of_conf_model_has_its_settings(name, monkeypatch):
     loaded = []
     monkeypatch.setattr(
@@ -26,9 +27,10 @@ def test_an_option_replaces_a_setting_of_the_name(monkeypatch):
     monkeypatch.setattr(
         "soft_reasoning.reasoner.build_engine", lambda config: (loaded.append(config), FakeEngine())[1]
     )
-    SoftReasoner.from_pretrained("smollm2_135m", dtype="float16", overrides=["model.temperature=0.9"]).close()
-    model = loaded[0].model
-    assert (model.dtype, model.temperature, model.sigma) == ("float16", 0.9, 1.0)
+    SoftReasoner.from_pretrained("smollm2_135m", dtype="float16").close()
+    model = loaded[0]["model"]
+    assert (model["dtype"], model["temperature"], model["sigma"]) == ("float16", 0.3, 1.0)
+    assert loaded[0]["engine"]["dtype"] == "float16"
 
 
 @pytest.mark.parametrize("name", ["qwen25_coder_0_5b", "qwen25_coder_1_5b"])

@@ -61,8 +61,9 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
 
 
 def test_a_new_option_from_python(here):
-    own = ["engine=fake", "verifier._target_=mine_brief.Brief"]
-    with SoftReasoner.from_pretrained("demo", overrides=[*own, "+verifier.longest=3"]) as reasoner:
+    from mine_brief import Brief
+
+    with SoftReasoner.from_pretrained("demo", engine="fake", verifier=Brief(longest=3)) as reasoner:
         assert reasoner.method.verifier.longest == 3
-    with pytest.raises(UserError, match="verifier.longest: expected a finite number above 0, got -1"):
-        SoftReasoner.from_pretrained("demo", overrides=[*own, "+verifier.longest=-1"])
+    with pytest.raises(UserError, match="longest: expected a finite number above 0, got -1"):
+        Brief(longest=-1)

@@ -4,8 +4,8 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.answers import Grader, equal, extract, locate
-from soft_reasoning.configuration.build import build_prompts
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.engine.text import StopChecker, decode
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory
 from soft_reasoning.lab.runs.records import Record
@@ -222,7 +222,7 @@ def test_a_function_of_the_users_decides():
 
 @pytest.mark.parametrize("embedding", ["token_simplex", "gaussian"])
 def test_a_free_text_is_whole_wherever_it_is_read(embedding):
-    options = {"overrides": [f"embedding={embedding}"], "k": 3, "rounds": 0, "max_new_tokens": 8}
+    options = {"method": "soft_reasoning", "embedding": embedding, "k": 3, "rounds": 0, "max_new_tokens": 8}
     with SoftReasoner.from_pretrained("demo", prompt="any", **options) as reasoner:
         solution = reasoner.solve(HAIKU)
         context = reasoner.context
@@ -277,7 +277,7 @@ def test_the_default_for_open_questions_is_one_greedy_solution(caplog):
         hot = reasoner.solve(HAIKU, k=2, rounds=0, max_new_tokens=4, temperature=0.7)
         assert hot.method == "soft_reasoning"
     assert "1 of 1 candidates were cut at 4 tokens; raise max_new_tokens" in caplog.messages
-    with SoftReasoner.from_pretrained("demo", prompt="any", overrides=["method=cot"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", prompt="any", method="cot") as reasoner:
         with pytest.raises(UserError, match="k: expected a method that reads it, got method=cot"):
             reasoner.solve(HAIKU, k=2)
     judged = SoftReasoner.from_pretrained(

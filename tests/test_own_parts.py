@@ -19,7 +19,7 @@ QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does
 @pytest.fixture(scope="module")
 def reasoner():
     with SoftReasoner.from_pretrained(
-        "demo", k=3, rounds=1, max_new_tokens=40, stopping="none", overrides=["engine=fake"]
+        "demo", k=3, rounds=1, max_new_tokens=40, stopping="none", engine="fake"
     ) as opened:
         yield opened
 
@@ -70,7 +70,7 @@ def test_an_object_and_a_name_judge_too(reasoner):
 
     assert set(scores_of(reasoner.solve(QUESTION, verifier=Always()))) == {0.25}
     assert set(scores_of(reasoner.solve(QUESTION, verifier="none"))) == {None}
-    with SoftReasoner.from_pretrained("demo", verifier=Always(), overrides=["engine=fake"]) as other:
+    with SoftReasoner.from_pretrained("demo", verifier=Always(), engine="fake") as other:
         assert set(scores_of(other.solve(QUESTION))) == {0.25}
         assert len(other.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
 

@@ -22,12 +22,12 @@ from soft_reasoning.types import GREEDY, generator_for
 ROOT = Path(__file__).parents[1]
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
 QUESTION, GOLD = ROW["question"], str(ROW["answer"])
-ROUNDS = ["embedding=gaussian", "decoding=greedy", "stopping=none", "rounds=1"]
+ROUNDS = {"embedding": "gaussian", "decoding": "greedy", "stopping": "none", "rounds": 1}
 
 
 @pytest.fixture(scope="module")
 def reasoner():
-    with SoftReasoner.from_pretrained("demo", overrides=ROUNDS) as reasoner:
+    with SoftReasoner.from_pretrained("demo", **ROUNDS) as reasoner:
         yield reasoner
 
 
@@ -64,7 +64,7 @@ def test_is_a_botorch_test_problem(reasoner):
 
 @pytest.mark.slow
 def test_sampled_decoding_draws_a_reward_anew_each_time():
-    with SoftReasoner.from_pretrained("demo", overrides=["embedding=gaussian"]) as sampled:
+    with SoftReasoner.from_pretrained("demo", embedding="gaussian") as sampled:
         objective, again = (sampled.objective(QUESTION) for _ in range(2))
         X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
         first, second = objective(X), objective(X)
@@ -85,7 +85,7 @@ def test_bad_values(reasoner):
         objective.correct("3")
     with pytest.raises(UserError, match="expected a question in words"):
         reasoner.objective(" ")
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake", "method=cot"]) as greedy:
+    with SoftReasoner.from_pretrained("demo", engine="fake", method="cot") as greedy:
         with pytest.raises(UserError, match="expected a method that searches .*, got method=cot"):
             greedy.objective(QUESTION)
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.build import build_context
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.cot import ChainOfThought
 from soft_reasoning.method.self_consistency import SelfConsistency
@@ -20,12 +20,12 @@ from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate
 
 QUESTIONS = ["Ada has 3 apples. How many?", "Ben has 4 books. How many?"]
-FAKE = ["engine=fake", "max_new_tokens=30"]
+FAKE = {"engine": "fake", "max_new_tokens": 30}
 
 
 @pytest.fixture(scope="module")
 def reasoner():
-    with SoftReasoner.from_pretrained("demo", overrides=FAKE, rounds=1) as reasoner:
+    with SoftReasoner.from_pretrained("demo", **FAKE, rounds=1) as reasoner:
         yield reasoner
 
 
@@ -127,7 +127,7 @@ def test_options_of_a_call(reasoner):
     assert max(c.generated_tokens for c in short.candidates) == 4 and short.generated_tokens < 100
     other = reasoner.solve(question, seed=1)
     assert other == reasoner.solve(question, seed=1) != reasoner.solve(question)
-    with SoftReasoner.from_pretrained("demo", overrides=FAKE, rounds=1, seed=1) as seeded:
+    with SoftReasoner.from_pretrained("demo", **FAKE, rounds=1, seed=1) as seeded:
         assert seeded.solve(question) == other
     solution = reasoner.solve(question, method=SelfConsistency(samples=2))
     assert solution.method == "self_consistency" and len(solution.candidates) == 2
@@ -196,7 +196,7 @@ def test_on_round_is_called_in_the_callers_thread(reasoner):
 
 def test_a_deadline_holds_within_a_round(monkeypatch):
     options = {"method": "self_consistency", "k": 20}
-    with SoftReasoner.from_pretrained("demo", overrides=FAKE) as reasoner:
+    with SoftReasoner.from_pretrained("demo", **FAKE) as reasoner:
         free = reasoner.solve(QUESTIONS[0], **options)
         fast = FakeEngine.logits
         monkeypatch.setattr(FakeEngine, "logits", lambda *each: time.sleep(0.05) or fast(*each))
@@ -264,7 +264,7 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
 
         reviews = {"single_judge": ReviewWording(ask=wording["reviews"]["single_judge"]["ask"])}
         prompt = Wording(ask=wording["ask"], reviews=reviews)
-    with SoftReasoner.from_pretrained("demo", prompt=prompt, overrides=FAKE, rounds=0) as reasoner:
+    with SoftReasoner.from_pretrained("demo", prompt=prompt, **FAKE, rounds=0) as reasoner:
         asked = []
         add = reasoner.context.engine.add
         reasoner.context.engine.add = lambda some: asked.extend(some) or add(some)
@@ -293,7 +293,7 @@ def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
     if text is not None:
         path.write_text(text)
     with pytest.raises(UserError, match=message) as from_python:
-        SoftReasoner.from_pretrained("demo", prompt=path, overrides=FAKE)
+        SoftReasoner.from_pretrained("demo", prompt=path, **FAKE)
     with pytest.raises(UserError, match=message) as from_command_line:
         config = compose_config([*FAKE, "dataset=custom", f"prompt={path}"])
         build_context(config, FakeEngine())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.commands.finished import regrade_main
+from soft_reasoning.cli.finished import regrade_main
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.report import summary, write_report
 from soft_reasoning.lab.runs.grading import grade
@@ -126,7 +126,7 @@ def rewrite_grader(folder, grader):
     "grader",
     [
         {"_target_": "pathlib.Path.write_text"},
-        {"_target_": "soft_reasoning.commands.finished.Path", "_args_": ["x"]},
+        {"_target_": "soft_reasoning.cli.finished.Path", "_args_": ["x"]},
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"extraction": "${oc.env:HOME}"},
         OWN | {"same": "os.system"},

@@ -6,7 +6,7 @@ import webbrowser
 
 import pytest
 
-from soft_reasoning.commands import finished, run
+from soft_reasoning.cli import finished, run
 from soft_reasoning.lab.runs.files import SAMPLES
 from soft_reasoning.lab.runs.records import read_records
 

@@ -131,7 +131,7 @@ class Soak:
 
 
 def test_soak():
-    with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=60"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", max_new_tokens=60) as reasoner:
         soak = Soak(reasoner)
         with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 2) as pool:
 

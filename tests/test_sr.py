@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands.entry import COMMANDS
+from soft_reasoning.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 

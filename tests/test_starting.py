@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
-from soft_reasoning.commands.launch import one_line_errors
+from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.lab.runs.signals import SIGNALS
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -59,7 +59,7 @@ def test_no_library_can_lose_a_signal_or_turn_it_into_an_error(capsys, error):
 
 def test_another_signal_ends_the_process_at_once(tmp_path):
     code = (
-        "import os, signal, time; from soft_reasoning.commands.launch import one_line_errors\n"
+        "import os, signal, time; from soft_reasoning.cli.launch import one_line_errors\n"
         "with one_line_errors():\n"
         "    os.kill(os.getpid(), signal.SIGINT); print('noted', flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
@@ -73,7 +73,7 @@ def test_another_signal_ends_the_process_at_once(tmp_path):
 def test_a_signal_at_any_time_of_a_start_ends_the_run(tmp_path, name):
     """Before the handlers are there, the signal itself ends it, as it does a shell."""
     draw, number = random.Random(name), getattr(signal, name)
-    main = "from soft_reasoning.commands.entry import main; print('begun', flush=True); main()"
+    main = "from soft_reasoning.cli.main import main; print('begun', flush=True); main()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     for _ in range(6):
         words = [sys.executable, "-c", main, "run", "limit=3", "progress=false"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.configuration.build import build_engine
+from soft_reasoning.configuration.context import build_engine
 from soft_reasoning.lab.reports.sweep import GAIN
 from soft_reasoning.lab.runs import local
 from tests.test_run import FAKE

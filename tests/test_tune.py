@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.runs.manifest import learnt_sources, tokens_scale_with_samples
 
 SPACE = "tune.space='one vector for the first token'"
@@ -137,7 +137,7 @@ def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
 @pytest.mark.slow
 def test_a_folder_has_one_writer_and_a_signal_ends_it_between_two_steps(tmp_path):
     history, words = tmp_path / "search.jsonl", (SPACE, "tune.points=2", "tune.anyway=true", "limit=20")
-    main = "from soft_reasoning.commands.entry import main; main()"
+    main = "from soft_reasoning.cli.main import main; main()"
     command = [sys.executable, "-c", main, "tune", *words, f"hydra.run.dir={tmp_path}"]
     options = {
         "env": {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},

@@ -24,8 +24,8 @@ import torch
 from experiments.neurons.activity import Sample, key_neurons, layer_rates, mean_rate, random_neurons, record
 from experiments.neurons.hooks import Neurons
 from experiments.neurons.report import CONTROL, MASKS, ROUND, SC, SR, write
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.schedule.method import Context

@@ -20,8 +20,8 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from soft_reasoning.configuration.choices import conf_dir
-from soft_reasoning.configuration.compose import compared_methods, compose_config, prepare
+from soft_reasoning.cli.compose import compose_config, methods_of, prepare
+from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.reports.tables import Table, count, number
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ def runs(name: str) -> list[tuple[str, str, str]]:
         shots = chosen.get("dataset.shots", config.dataset.shots)
         if shots not in methods:
             composed = compose_config([f"+experiment={name}", f"dataset.shots={shots}"])
-            methods[shots] = [named(label) for label in compared_methods(composed)] or ["soft_reasoning"]
+            methods[shots] = [named(label) for label in methods_of(composed)] or ["soft_reasoning"]
         place = (chosen.get("dataset", "gsm8k"), chosen.get("model", "llama3_8b"))
         found += [(method, *place) for method in methods[shots]]
     return found

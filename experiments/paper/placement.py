@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data import build_dataset

@@ -30,8 +30,8 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.judge.programs import Sandbox
 from soft_reasoning.judge.programs.writing import answer_of, code_of
 from soft_reasoning.judge.verifier import Verifier, verify

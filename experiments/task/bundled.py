@@ -23,8 +23,8 @@ import torch
 
 from experiments.task.gradient import gradient
 from experiments.task.parts import FINALISTS, Found, Parts, validated
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap
 from soft_reasoning.lab.reports.tables import Table

@@ -25,8 +25,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from experiments.task.parts import Found, Parts, validated
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.schedule.solutions import read_candidate, solution_request

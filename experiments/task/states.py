@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from experiments.real_models.record import TEXT, line_of, requests
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.huggingface.sequence import Sequence
 from soft_reasoning.lab.data import build_dataset

@@ -1,47 +1,25 @@
-"""The options that Python takes: words of a configuration, and fields of a method that they replace."""
+"""The options that Python takes: a method, and the values and parts of it that they replace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any, TypedDict, TypeGuard, cast
 
-from soft_reasoning.checks import whole
-from soft_reasoning.configuration.compose import quoted, typed_keys
-from soft_reasoning.configuration.errors import NoSuchOption, near
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import NoSuchOption, OptionError, whole
+from soft_reasoning.configuration.parts import Setting, imported, limited, near, parameters
+from soft_reasoning.configuration.registry import GROUPS, PARTS
+from soft_reasoning.engine.base import Engine
 from soft_reasoning.judge.final import FinalAnswer
 from soft_reasoning.judge.reward import Reward
 from soft_reasoning.judge.verifier import Score, Verifier, as_verifier
 from soft_reasoning.schedule.method import Limits, Method, check_method
 from soft_reasoning.search import Stopping
-from soft_reasoning.types import UserError
-
-RUN_KEYS = (
-    "budget",
-    "dataset.limit",
-    "dataset.offset",
-    "dataset.sample",
-    "fresh",
-    "hydra",
-    "label",
-    "launcher",
-    "limit",
-    "logging",
-)
-"""Keys that only a run of a data set reads."""
-
-REPLACED = ("k", "rounds", "temperature", "verifier", "reward", "final", "acquisition", "stopping")
-"""Options that replace a value or a part of a method: by a value, an object or a choice's name."""
-
-OF_A_SEARCH = {"preset", *REPLACED} - {"temperature"}
-"""Options that choose Soft Reasoning where no method is named."""
-
-OBJECTS = {
-    "reward": ("coherence_of", "judge.reward.Reward()"),
-    "final": ("choose", "judge.final.FinalAnswer()"),
-    "stopping": ("reason", "search.stopping.Stopping()"),
-}
-"""For parts that are objects: a method of theirs, and an example in errors."""
+from soft_reasoning.search.embedding import Embedding
+from soft_reasoning.search.optimiser import Optimiser
+from soft_reasoning.types import Sampling, UserError
 
 FOR_ANY = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
 """Options that hold for any method."""
@@ -50,7 +28,8 @@ FOR_ANY = ("max_tokens", "max_seconds", "stop", "seed", "max_new_tokens")
 class Options(TypedDict, total=False):
     """Keyword arguments of :class:`~soft_reasoning.SoftReasoner` and of a call; None is the default.
 
-    Options of a call replace the reasoner's.
+    Options of a call replace the reasoner's. A part is a shipped choice's name, or an object; a short name
+    (``d``, ``delta``, ...) sets one value of a part, and every other value is set in an object.
 
     Attributes:
         method: A method's name, or a method object.
@@ -63,12 +42,20 @@ class Options(TypedDict, total=False):
         seed: Seed of every draw.
         max_new_tokens: Maximum number of tokens per completion, of a candidate or the verifier.
         stop: Texts that end a candidate, besides those of the prompt.
+        d: Dimensions of the search for each soft token.
+        delta: The exploration parameter of adaptive expected improvement.
+        lambda_: The variance of a reward's noise in the surrogate.
+        epsilon: The threshold of the stopping rules ``improvement`` and ``difference``.
+        placement: Place of the soft tokens in the prompt.
+        point: The file of a learnt point, for ``method="soft_token"``.
+        probe: The file of a learnt judge of hidden states.
         verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
             its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
         reward: The name of a shipped reward, or a :class:`~soft_reasoning.judge.reward.Reward`.
         final: Chooses the answer: the name of a shipped rule, or an object with ``choose``.
         acquisition: The name of a shipped acquisition function, or a class like BoTorch's.
         stopping: Ends the rounds early: the name of a rule, or an object with ``reason``.
+        embedding, search, surrogate, candidate_points, batch, decoding: The other parts of a search.
     """
 
     method: str | Method | None
@@ -81,11 +68,24 @@ class Options(TypedDict, total=False):
     seed: int | None
     max_new_tokens: int | None
     stop: Sequence[str] | None
+    d: int | None
+    delta: float | None
+    lambda_: float | None
+    epsilon: float | None
+    placement: str | None
+    point: Any
+    probe: Any
     verifier: str | Score | Verifier | None
     reward: str | Reward | None
     final: str | FinalAnswer | None
     acquisition: str | Callable[..., Any] | None
     stopping: str | Stopping | None
+    embedding: str | Embedding | None
+    search: str | Optimiser | None
+    surrogate: Any
+    candidate_points: Any
+    batch: Any
+    decoding: str | Sampling | None
 
 
 class LoadOptions(Options, total=False):
@@ -100,6 +100,8 @@ class LoadOptions(Options, total=False):
         adapter: A folder of PEFT weights, merged at loading.
         attn_implementation: As in transformers.
         trust_remote_code: Whether code of the model's repository may run.
+        engine: What runs the model: hf, vllm or fake, or an engine.
+        grader: How answers are read and compared: a shipped grader's name, or an object.
     """
 
     device: str | None
@@ -109,26 +111,28 @@ class LoadOptions(Options, total=False):
     revision: str | None
     adapter: str | None
     attn_implementation: str | None
-    trust_remote_code: bool
+    trust_remote_code: bool | None
+    engine: str | Engine | None
+    grader: str | AnswerGrader | None
 
 
 KNOWN = tuple(Options.__annotations__)
 LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
+REPLACING = tuple(name for name in KNOWN if name not in ("method", "preset", *FOR_ANY))
+"""Options that replace a value or a part of a method."""
 
 
-def loading_settings(options: LoadOptions) -> tuple[dict[str, object], Options]:
-    """Return the configuration keys that the arguments of loading set, and the other options.
+def loading(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
+    """Return the options of loading, and those of a call.
 
     Raises:
         UserError: As :func:`checked`.
     """
     _check_known(options, "from_pretrained", (*KNOWN, *LOADING))
-    settings = {f"model.{name}": options[name] for name in LOADING if name in options}
-    if "model.device" in settings:
-        settings["engine.device"] = settings.pop("model.device")
-    if not isinstance(dtype := settings.get("model.dtype"), str | None):
-        settings["model.dtype"] = str(dtype).removeprefix("torch.")  # for an object such as torch.float32
-    return settings, checked({name: options[name] for name in KNOWN if name in options}, "from_pretrained")
+    given = {name: options[name] for name in LOADING if options.get(name) is not None}
+    if not isinstance(dtype := given.get("dtype"), str | None):
+        given["dtype"] = str(dtype).removeprefix("torch.")  # for an object such as torch.float32
+    return given, checked({name: options[name] for name in KNOWN if name in options}, "from_pretrained")
 
 
 def checked(options: Mapping[str, object], where: str) -> Options:
@@ -141,6 +145,7 @@ def checked(options: Mapping[str, object], where: str) -> Options:
     values = cast(Options, {name: value for name, value in options.items() if value is not None})
     Limits(values.get("max_tokens"), values.get("max_seconds"))
     whole("seed", values.get("seed", 0), least=0)
+    whole("max_new_tokens", values.get("max_new_tokens", 1), least=1)
     stop = values.get("stop", ())
     if not _are_texts(stop) or not all(stop):
         raise UserError(f"stop: expected a list of non-empty strings, got {stop!r:.80}")
@@ -157,95 +162,90 @@ def _check_known(options: Mapping[str, object], where: str, known: Sequence[str]
             )
 
 
-def named(options: Options) -> list[str]:
-    """Return the words of a configuration for the options that name choices: a method, a preset, parts."""
-    names = {name: options.get(name) for name in ("method", "preset", *REPLACED)}
-    return [f"{name}={quoted(value)}" for name, value in names.items() if isinstance(value, str)]
+def chosen_method(options: Options, setting: Setting, default: Method | None) -> Method:
+    """Return the method that ``options`` choose, with the values and parts that they replace.
 
-
-def replaced(method: Method, options: Options) -> Method:
-    """Return ``method`` with the values and the objects among ``options`` in their places.
-
-    All are replaced at once, since a method checks them together.
+    Args:
+        options: The options.
+        setting: The defaults of methods and parts.
+        default: The method where none is named; None is that of ``setting``.
 
     Raises:
         NoSuchOption: For an option that the method does not have.
-        UserError: For a part that is not one.
+        UserError: For an unknown name, and for a value that a class rejects.
     """
+    named, preset = options.get("method"), options.get("preset")
     if (tokens := options.get("max_new_tokens")) is not None:
-        method = _limited(method, tokens)
-    own: dict[str, Any] = {}
-    for name in REPLACED:
-        value = options.get(name)
-        if isinstance(value, str | None):  # a name is part of the configuration
+        setting = replace(setting, max_new_tokens=tokens)
+    if preset not in (None, "default"):
+        if named not in (None, "soft_reasoning"):
+            raise NoSuchOption("preset", f"expected method=soft_reasoning, got {named}; leave preset out")
+        method: Method = setting.preset(preset)
+    elif isinstance(named, str):
+        method = setting.build("method", named, **_required("method", named, options))
+    else:
+        method = named or default or setting.build("method")
+    if tokens is not None:
+        method = limited(method, tokens)
+    return _replaced(method, options, setting)
+
+
+def _replaced(method: Method, options: Options, setting: Setting) -> Method:
+    """Return ``method`` with the values and the parts among ``options`` in their places.
+
+    All are replaced at once, since a method checks them together: first parts, then values in them.
+    """
+    changes: dict[str, Any] = {}
+    for name in sorted(options, key=lambda name: name not in PARTS):
+        if name not in REPLACING or name == "probe" and options.get("verifier") == "probe":
             continue
-        field, _, rest = getattr(method, "short", {}).get(name, name).partition(".")
-        _check_has(method, field, name, method.name)
-        value = check_part(name, value)
-        if rest:
-            part = own.get(field, getattr(method, field))
-            _check_has(part, rest, name, method.name)
-            value = replace(part, **{rest: value})
-        own[field] = value
-    return replace(cast(Any, method), **own) if own else method
+        value, path = options[name], path_of(method, name)
+        if name in PARTS and isinstance(value, str):
+            value = setting.build(name, value, **_required(name, value, options))
+        elif name == "verifier":
+            value = as_verifier(value)
+        _put(changes, method, path.split("."), value, name, method.name)
+    try:
+        return replace(cast(Any, method), **changes) if changes else method
+    except OptionError as error:
+        typed = next((name for name in options if path_of(method, name) == error.name), error.name)
+        raise type(error)(typed, error.message) from error
 
 
-def _check_has(part: object, field: str, name: str, method: str) -> None:
-    """Reject a ``field`` that ``part`` does not have; ``name`` is its option in messages."""
+def _required(group: str, name: str, options: Options) -> dict[str, Any]:
+    """The options without a default that a choice needs, such as the point of ``soft_token``."""
+    if name not in GROUPS[group]:
+        return {}
+    known = parameters(imported(GROUPS[group][name].target, group))
+    return {key: options[key] for key in known if known[key].default is known[key].empty and key in options}
+
+
+def _put(
+    changes: dict[str, Any], part: object, path: Sequence[str], value: Any, name: str, method: str
+) -> None:
+    """Add to the ``changes`` of ``part`` a value at ``path``; ``name`` is its option in messages."""
+    field, *rest = path
     if not is_dataclass(part) or field not in [known.name for known in fields(part)]:
         raise NoSuchOption(name, f"expected a method that reads it, got method={method}; leave {name} out")
+    if rest:
+        inside, inner = changes.get(field, getattr(part, field)), dict[str, Any]()
+        if isinstance(inside, partial):  # an acquisition function's class with its arguments
+            [argument] = rest
+            if argument not in inside.keywords:
+                raise NoSuchOption(name, f"expected an acquisition function that reads it; leave {name} out")
+            value = partial(inside.func, **{**inside.keywords, argument: value})
+        else:
+            _put(inner, inside, rest, value, name, method)
+            try:
+                value = replace(cast(Any, inside), **inner)
+            except OptionError as error:
+                raise type(error)(name if error.name == rest[-1] else error.name, error.message) from error
+    changes[field] = value
 
 
-def _limited(part: Any, tokens: int) -> Any:
-    """Return ``part`` with the limit ``tokens`` of its completions, and of those of the parts inside."""
-    if not is_dataclass(part) or isinstance(part, type):
-        return part
-    values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-    changes = {
-        name: tokens if name == "max_new_tokens" else _limited(value, tokens)
-        for name, value in values.items()
-    }
-    changes = {name: value for name, value in changes.items() if value is not values[name]}
-    return replace(cast(Any, part), **changes) if changes else part
-
-
-def check_part(name: str, value: object) -> object:
-    """Return ``value`` as the part ``name``; a function that scores candidates becomes a verifier.
-
-    Raises:
-        UserError: If it is no such part.
-    """
-    if name == "verifier":
-        return as_verifier(value)
-    if name == "acquisition" and not callable(value):
-        raise UserError(
-            "acquisition: expected a class of acquisition functions, such as BoTorch's, or a function of a "
-            f"model that returns one, got {value!r:.80}"
-        )
-    if name in OBJECTS:
-        method, example = OBJECTS[name]
-        if isinstance(value, type) or not callable(getattr(value, method, None)):
-            raise UserError(
-                f"{name}: expected a name, or an object with {method} like {example}, got {value!r:.80}"
-            )
-    return value
-
-
-def check_overrides(overrides: object) -> list[str]:
-    """Return ``overrides``, a list of strings.
-
-    Raises:
-        UserError: If they are not a list of strings, or one has a key that only a run of a data set reads.
-    """
-    if not _are_texts(overrides):
-        raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
-    for key, word in zip(typed_keys(overrides), overrides, strict=True):
-        if any(f"{key}.".startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
-            raise UserError(
-                f"overrides: expected keys that solving a question reads, got {word}, which "
-                "only soft-reasoning run reads; leave it out"
-            )
-    return list(overrides)
+def path_of(method: Method, name: str) -> str:
+    """Return the path of the field that an option sets."""
+    return getattr(method, "short", {}).get(name.rstrip("_"), name)
 
 
 def _are_texts(value: object) -> TypeGuard[Sequence[str]]:

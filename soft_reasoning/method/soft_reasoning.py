@@ -80,10 +80,15 @@ class SoftReasoning(VerifiedMethod):
     name: str = "soft_reasoning"
     short: ClassVar[Mapping[str, str]] = {
         "k": "k",
+        "d": "embedding.dim",
+        "delta": "optimiser.acquisition.delta",
+        "lambda": "optimiser.surrogate.noise",
+        "epsilon": "stopping.threshold",
         "placement": "placement",
         "rounds": "stopping.rounds",
         "temperature": "decoding.temperature",
-        "acquisition": "optimiser.acquisition",
+        "search": "optimiser",
+        **{name: f"optimiser.{name}" for name in ("surrogate", "acquisition", "candidate_points", "batch")},
     }
 
     def __post_init__(self) -> None:

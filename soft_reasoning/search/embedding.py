@@ -12,8 +12,9 @@ by z.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from soft_reasoning.types import generator_for
 
 ANCHORS = ("first_token", "none")
 UNITS = ("rms", "absolute")
+SIGMA = 2.0
 MAX_DIM = 2**14
 """The width of the widest models' embeddings, which bounds the dimensions of a linear subspace."""
 MAX_SIGMA = 1e9
@@ -47,10 +49,15 @@ class Subspace(Protocol):
 class Embedding(Protocol):
     """A configured family of subspaces."""
 
-    dim: int
-    """Search dimensions for each soft token."""
-    likely_tokens: int
-    """Number of the model's likeliest first tokens that ``bind`` needs."""
+    @property
+    def dim(self) -> int:
+        """Search dimensions for each soft token."""
+        ...
+
+    @property
+    def likely_tokens(self) -> int:
+        """Number of the model's likeliest first tokens that ``bind`` needs."""
+        ...
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> Subspace:
         """Return the subspace around ``anchor``.
@@ -87,6 +94,7 @@ class LinearSubspace:
         return None
 
 
+@dataclass(frozen=True)
 class GaussianEmbedding:
     """REMBO's random embedding: x = z + sigma A u / sqrt(d), with i.i.d. N(0, 1) entries of A (D, d).
 
@@ -94,32 +102,32 @@ class GaussianEmbedding:
 
     Args:
         dim: d, search dimensions per soft token.
-        sigma: Standard deviation of a coordinate of x - z.
+        sigma: Standard deviation of a coordinate of x - z. None is 2 in the units ``rms``, and sqrt(d) in
+            ``absolute`` units, which is x = z + A u without a scale.
         units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
         anchor: ``first_token``, or ``none`` for z = 0.
         seed: Seed of A; None is the run's seed.
     """
 
-    likely_tokens = 0
+    dim: int = 50
+    sigma: float | None = None
+    units: str = "rms"
+    anchor: str = "first_token"
+    seed: int | None = None
+    likely_tokens: ClassVar[int] = 0
 
-    def __init__(
-        self,
-        dim: int = 50,
-        sigma: float = 2.0,
-        *,
-        units: str = "rms",
-        anchor: str = "first_token",
-        seed: int | None = None,
-    ):
-        """Check and store the settings."""
-        self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float = real("sigma", sigma, least=0.0, most=MAX_SIGMA)
-        self.units: str = choice("units", units, UNITS)
-        self.anchor: str = choice("anchor", anchor, ANCHORS)
-        self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
+    def __post_init__(self) -> None:
+        whole("dim", self.dim, least=1, most=MAX_DIM)
+        if self.sigma is not None:
+            real("sigma", self.sigma, least=0.0, most=MAX_SIGMA)
+        choice("units", self.units, UNITS)
+        choice("anchor", self.anchor, ANCHORS)
+        if self.seed is not None:
+            whole("seed", self.seed, least=0)
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
-        scale = self.sigma * (rms if self.units == "rms" else 1.0)
+        default, unit = (SIGMA, rms) if self.units == "rms" else (math.sqrt(self.dim), 1.0)
+        scale = (default if self.sigma is None else self.sigma) * unit
         start = anchor if self.anchor == "first_token" else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed
         A = gaussian_matrix(seed, anchor.shape[1], self.dim)
@@ -146,16 +154,23 @@ class SimplexSubspace:
         return (self.weights(U).unsqueeze(-2) @ self._tokens).squeeze(-2).float()  # (n, m, D)
 
 
+@dataclass(frozen=True)
 class TokenSimplexEmbedding:
     """The mixture of the ``dim`` likeliest first tokens' embeddings with weights softmax(tau u).
 
     ``tau`` sets how sharply u ~ N(0, I) selects tokens: 0 gives their mean, large values single tokens.
     """
 
-    def __init__(self, dim: int = 25, tau: float = 6.0):
-        self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
-        self.tau: float = real("tau", tau, least=0.0, most=MAX_SIGMA)
-        self.likely_tokens: int = self.dim
+    dim: int = 25
+    tau: float = 6.0
+
+    def __post_init__(self) -> None:
+        whole("dim", self.dim, least=1, most=MAX_DIM)
+        real("tau", self.tau, least=0.0, most=MAX_SIGMA)
+
+    @property
+    def likely_tokens(self) -> int:
+        return self.dim
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:
         if tokens is None or len(tokens) < self.dim:

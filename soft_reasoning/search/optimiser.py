@@ -153,7 +153,7 @@ class BayesianOptimiser:
         proposals: list[Proposal] = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
-            gp = self.surrogate.fit(U[part], y[part])
+            gp = self.surrogate.model(U[part], y[part])
             values = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
             incumbent, best = values.max(-1)
             streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
@@ -198,7 +198,7 @@ class BayesianOptimiser:
         """Call the acquisition function once, after an observation of each problem."""
         origin = torch.zeros(problems, 1, 1, dtype=torch.float64)
         X = torch.arange(1.0, 3 * problems + 1, dtype=torch.float64).reshape(3, problems, 1, 1)
-        values = self._acquire(Surrogate().fit(origin, origin[..., 0]), origin[..., 0])(X)
+        values = self._acquire(Surrogate().model(origin, origin[..., 0]), origin[..., 0])(X)
         if tuple(values.shape) != (3, problems):
             raise ValueError(
                 f"expected values (points, problems) = (3, {problems}) at X (3, {problems}, 1, 1), got "

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -31,11 +31,14 @@ Acquire = Callable[[Model, Tensor], AcquisitionFunction]
 _EMPTY = torch.empty(0, dtype=torch.float64)
 
 
+@dataclass(frozen=True)
 class NormalCandidates:
     """``count`` points u ~ N(0, I), as in the first round (paper, "Maximising Expected Improvement")."""
 
-    def __init__(self, count: int = 5000):
-        self.count: int = whole("count", count, least=1)
+    count: int = 5000
+
+    def __post_init__(self) -> None:
+        whole("count", self.count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         """Random numbers (N, dim) float64 of a round."""
@@ -53,6 +56,7 @@ class NormalCandidates:
         return draws
 
 
+@dataclass(frozen=True)
 class UniformCandidates(NormalCandidates):
     """u ~ U[0, 1]^d as in the public code: only one orthant."""
 
@@ -60,6 +64,7 @@ class UniformCandidates(NormalCandidates):
         return torch.rand(self.count, dim, dtype=torch.float64, generator=generator)
 
 
+@dataclass(frozen=True)
 class LocalCandidates(NormalCandidates):
     """Points between new random points and the incumbent, with the lengths of N(0, I).
 
@@ -71,10 +76,14 @@ class LocalCandidates(NormalCandidates):
     An incumbent of exactly 0 has no direction, so all points are new.
     """
 
-    def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
-        super().__init__(count)
-        self.fresh: int = whole("fresh", fresh, least=0)
-        self.reach: float = real("reach", reach, least=0.0, below=1.0)
+    count: int = 2000
+    reach: float = 0.95
+    fresh: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("fresh", self.fresh, least=0)
+        real("reach", self.reach, least=0.0, below=1.0)
 
     def place(self, draws: Tensor, gp: CheapMarginalsGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]
@@ -127,10 +136,11 @@ def are_best(values: Tensor) -> Tensor:
     return values >= top - TIE * top.abs()
 
 
+@dataclass(frozen=True)
 class TopK:
     """Chooses the points with the largest acquisition values."""
 
-    fantasies = False
+    fantasies: ClassVar[bool] = False
 
     def choose(
         self, acquire: Acquire, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, order: Tensor
@@ -182,7 +192,8 @@ class TopK:
         ]
 
 
+@dataclass(frozen=True)
 class KrigingBeliever(TopK):
     """Chooses points one by one, each added with its posterior mean as reward (Ginsbourger et al., 2010)."""
 
-    fantasies = True
+    fantasies: ClassVar[bool] = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from botorch.models import SingleTaskGP
@@ -23,6 +24,7 @@ from linear_operator.operators import DiagLinearOperator, LinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
+from torch.nn import Parameter
 
 from soft_reasoning.checks import OptionError, choice, real, switch
 from soft_reasoning.types import UserError
@@ -31,7 +33,6 @@ VARIANCE_FLOOR = 1e-12
 """Relative to the prior variance. It keeps deviations positive at observed points when noise is tiny."""
 SCALINGS = ("sqrt_d", "absolute")
 FITS = ("none", "map")
-Part = TypeVar("Part", Kernel, Mean)
 
 
 class SumMean(Mean):
@@ -186,6 +187,7 @@ def information_gain(model: Model) -> Tensor:
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)
 
 
+@dataclass(frozen=True, eq=False)
 class Surrogate:
     """An exact GP with fixed noise over the rewards of a problem.
 
@@ -193,8 +195,8 @@ class Surrogate:
     (2e-22); a lengthscale of sqrt(d) leaves exp(-1), and the search can learn.
 
     Args:
-        kernel: A GPyTorch kernel, which is copied. It may have ARD and priors.
-        mean: A GPyTorch mean, of the rewards minus their average if ``centred``.
+        kernel: A GPyTorch kernel, which is copied. It may have priors. None is an RBF kernel.
+        mean: A GPyTorch mean, of the rewards minus their average if ``centred``. None is zero.
         lengthscale: Lengthscale of every part of the kernel that has one; None keeps the kernel's value.
         scaling: Whether ``lengthscale`` is in units of ``sqrt_d`` or ``absolute``.
         noise: lambda, the variance of a reward's noise.
@@ -205,34 +207,43 @@ class Surrogate:
             its marginal likelihood and priors, except ``variance`` and ``noise``. A lengthscale without a
             prior gets the prior of Hvarfner et al. (2024), LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), its median
             multiplied by sqrt(12): the points here are N(0, I), theirs fill [0, 1]^d.
+        ard: Whether every part of the kernel that has a lengthscale has one for each dimension, which only
+            ``map`` tells apart.
 
     Raises:
         UserError: For a value out of its range.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | None = None,
-        mean: Mean | None = None,
-        lengthscale: float | None = 3.0,
-        scaling: str = "sqrt_d",
-        noise: float = 0.3,
-        variance: float | None = 0.25,
-        centred: bool = True,
-        fit: str = "none",
-    ):
-        self.kernel = _check_part("kernel", kernel or RBFKernel(), Kernel)
-        self.mean = _check_part("mean", mean or ZeroMean(), Mean)
-        self.lengthscale: float | None = (
-            None if lengthscale is None else real("lengthscale", lengthscale, above=0.0)
-        )
-        self.scaling: str = choice("scaling", scaling, SCALINGS)
-        self.noise: float = real("noise", noise, above=0.0)
-        self.variance: float | None = None if variance is None else real("variance", variance, above=0.0)
-        self.centred: bool = switch("centred", centred)
-        self.fits: bool = choice("fit", fit, FITS) == "map"
+    kernel: Kernel | None = None
+    mean: Mean | None = None
+    lengthscale: float | None = 3.0
+    scaling: str = "sqrt_d"
+    noise: float = 0.3
+    variance: float | None = 0.25
+    centred: bool = True
+    fit: str = "none"
+    ard: bool = False
 
-    def fit(self, U: Tensor, y: Tensor) -> CheapMarginalsGP:
+    def __post_init__(self) -> None:
+        for name, kind in (("kernel", Kernel), ("mean", Mean)):
+            if not isinstance(value := getattr(self, name), kind | None):
+                expected = f"expected a {name} of GPyTorch, got {value!r}; name a class by _target_"
+                raise OptionError(name, expected)
+        for name in ("lengthscale", "variance"):
+            if getattr(self, name) is not None:
+                real(name, getattr(self, name), above=0.0)
+        real("noise", self.noise, above=0.0)
+        choice("scaling", self.scaling, SCALINGS)
+        choice("fit", self.fit, FITS)
+        switch("centred", self.centred)
+        switch("ard", self.ard)
+
+    @property
+    def fits(self) -> bool:
+        """Whether parameters are fitted, to one problem at a time."""
+        return self.fit == "map"
+
+    def model(self, U: Tensor, y: Tensor) -> CheapMarginalsGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
 
         Raises:
@@ -243,7 +254,7 @@ class Surrogate:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
         average = y.mean(-1) if self.centred else y.new_zeros(y.shape[:-1])
-        mean = SumMean(average, deepcopy(self.mean).double())
+        mean = SumMean(average, (ZeroMean() if self.mean is None else deepcopy(self.mean)).double())
         try:
             gp = CheapMarginalsGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()
@@ -259,29 +270,24 @@ class Surrogate:
         return gp
 
     def _kernel(self, dim: int) -> Kernel:
-        kernel = deepcopy(self.kernel).double()
+        kernel = (RBFKernel() if self.kernel is None else deepcopy(self.kernel)).double()
         for part in kernel.modules():
-            if not getattr(part, "has_lengthscale", False):
+            if not (isinstance(part, Kernel) and part.has_lengthscale):
                 continue
+            if self.ard:
+                part.ard_num_dims = dim
+                part.raw_lengthscale = Parameter(part.raw_lengthscale.detach().repeat(1, dim))
             if self.lengthscale is not None:
                 unit = math.sqrt(dim) if self.scaling == "sqrt_d" else 1.0
                 part.lengthscale = torch.tensor(self.lengthscale * unit, dtype=torch.float64)
             if self.fits and not hasattr(part, "lengthscale_prior"):
                 prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(12 * dim), math.sqrt(3))
-                cast(Kernel, part).register_prior("lengthscale_prior", prior, "lengthscale")
+                part.register_prior("lengthscale_prior", prior, "lengthscale")
         if self.variance is not None:
             kernel = ScaleKernel(kernel).double()
             kernel.outputscale = torch.tensor(self.variance, dtype=torch.float64)
             kernel.raw_outputscale.requires_grad_(False)
         return kernel
-
-
-def _check_part(name: str, value: object, kind: type[Part]) -> Part:
-    if not isinstance(value, kind):
-        raise OptionError(
-            name, f"expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name a class by _target_"
-        )
-    return value
 
 
 def first_line(error: Exception) -> str:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice
-from soft_reasoning.configuration.compose import choices
-from soft_reasoning.configuration.errors import NoSuchOption
+from soft_reasoning.checks import NoSuchOption, choice
 from soft_reasoning.configuration.options import FOR_ANY, Options
+from soft_reasoning.configuration.registry import METHODS
+from soft_reasoning.method.rounds import VerifiedMethod
 from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.serve.errors import ApiError
 from soft_reasoning.serve.requests import Body
@@ -41,7 +41,7 @@ class Service:
         self.reasoner, self.settings = reasoner, settings
         self.names: dict[str, str | None] = {
             name: None,
-            **{f"{method}-{name}": method for method in choices("method")},
+            **{f"{method}-{name}": method for method in METHODS},
         }
         """The method of each model name; None is the reasoner's method."""
         self.in_progress: int = 0
@@ -165,6 +165,10 @@ class Service:
             if value is not None and value > limit:
                 message = f"{field}: expected at most {limit:g}, the limit here, got {value:g}"
                 raise ApiError(400, message, field)
+        searching = {"preset", "k", "rounds"} & {name for name, value in extra if value is not None}
+        default = self.reasoner.setup
+        if method is None and searching and not isinstance(default.method, VerifiedMethod):
+            method = default.options.get("method") or "soft_reasoning"
         return Options(
             method=method,
             preset=extra.preset,

@@ -9,8 +9,8 @@ import soft_reasoning
 from experiments.demo.problems import make_split
 from experiments.demo.prompts import review_prompt, solve_prompt
 from experiments.demo.solutions import training_rows
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.lab.data.demo import demo_dataset
 from soft_reasoning.schedule.scheduler import drive
 

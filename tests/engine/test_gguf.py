@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from soft_reasoning.commands.convert import main as convert_main
+
 from soft_reasoning.engine import paths
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded

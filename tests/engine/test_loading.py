@@ -19,7 +19,7 @@ from transformers import (
     T5Config,
 )
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.devices import is_out_of_memory
 from soft_reasoning.engine.fake import FakeTokenizer

@@ -5,11 +5,14 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
 from soft_reasoning import SoftReasoner
+from soft_reasoning.configuration.parts import Setting
+from soft_reasoning.search import GaussianEmbedding
 from soft_reasoning.types import Problem, Request, UserError
 
 try:
@@ -28,9 +31,9 @@ SMALL = {"k": 3, "rounds": 1, "max_tokens": 200}
 
 @pytest.fixture(scope="module")
 def reasoner():
-    short = ["max_new_tokens=24", "verifier=single_judge", "verifier.shots=1"]
-    short += ["embedding=gaussian", "decoding=greedy"]
-    with SoftReasoner.from_pretrained("smollm2_135m", prompt="math", overrides=short) as opened:
+    judge = replace(Setting().build("verifier", "single_judge"), shots=1)
+    options = {"max_new_tokens": 24, "verifier": judge, "embedding": "gaussian", "decoding": "greedy"}
+    with SoftReasoner.from_pretrained("smollm2_135m", prompt="math", **options) as opened:
         yield opened
 
 
@@ -58,7 +61,9 @@ def test_without_noise_candidates_are_the_greedy_continuation(reasoner):
         prompt="math",
         k=2,
         rounds=0,
-        overrides=["embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "max_new_tokens=24"],
+        embedding=GaussianEmbedding(sigma=0.0),
+        decoding="greedy",
+        max_new_tokens=24,
     )
     for question, result in zip(QUESTIONS[:2], quiet.solve(QUESTIONS[:2]), strict=True):
         prompt = prompts.solve(Problem("question", question))

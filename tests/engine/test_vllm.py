@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.configuration.build import build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
 from soft_reasoning.engine.vllm.engine import VLLMEngine

@@ -9,8 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.paper import placement
-from soft_reasoning.configuration.choices import conf_dir
-from soft_reasoning.configuration.compose import compared_methods, compose_config
+from soft_reasoning.cli.compose import compose_config, methods_of
+from soft_reasoning.configuration.data import conf_dir
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
 SWEEPS = sorted(Path(conf_dir(), "experiment").glob("sweep_*.yaml"))
@@ -55,7 +55,7 @@ def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
 @pytest.mark.parametrize("name", ["paper_main_result", "paper_exp_main_full", "paper_70b"])
 def test_tree_search_is_not_run_without_exemplars(name):
     configs = (compose_config([f"+experiment={name}", f"dataset.shots={shots}"]) for shots in (8, 0))
-    few, zero = map(compared_methods, configs)
+    few, zero = map(methods_of, configs)
     assert set(few) - set(zero) == {"rap"} and not set(zero) - set(few)
 
 

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from experiments.paper import beside as script
 from experiments.paper import hours
 from experiments.paper.beside import beside, figures
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from tests.lab.reports.sweeps import finished, settings
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.configuration.build import build_context, build_engine
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
 from soft_reasoning.judge.programs import Programs

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.judge.final import SearchHistory
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.judge.verifier import Verdict

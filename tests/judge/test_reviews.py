@@ -5,8 +5,8 @@ from functools import cache
 import pytest
 
 from soft_reasoning.answers import equal, extract
-from soft_reasoning.configuration.build import build_context
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.review import verdict_numbers

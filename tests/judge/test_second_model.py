@@ -1,10 +1,13 @@
 """Another model as the judge, in the same process: the fake engine writes and the bundled model judges."""
 
+from dataclasses import replace
+
 import pytest
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.configuration.build import SecondModels, build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import SecondModels, build_context, build_engine, build_method
+from soft_reasoning.configuration.parts import Setting
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Problem, UserError
 
@@ -37,9 +40,10 @@ def test_the_bundled_model_judges_what_another_wrote():
 
 @pytest.mark.slow
 def test_the_seed_of_a_call_is_its_seed():
-    options = {"verifier": "fresh", "k": 2, "rounds": 0, "max_new_tokens": 20, "seed": 1}
-    overrides = ["verifier.temperature=1.5", "verifier.samples=2", "verifier.model=demo"]
-    with SoftReasoner.from_pretrained("demo", **options, overrides=overrides) as reasoner:
+    fresh = Setting().build("verifier", "fresh")
+    verifier = replace(fresh, temperature=1.5, samples=2, model="demo")
+    options = {"verifier": verifier, "k": 2, "rounds": 0, "max_new_tokens": 20, "seed": 1}
+    with SoftReasoner.from_pretrained("demo", **options) as reasoner:
         first, other, again = (reasoner.solve(PROBLEMS[0].question, seed=seed) for seed in (1, 2, 1))
     texts = [solution.trace[0]["verifier"]["texts"] for solution in (first, other, again)]
     assert texts[0] == texts[2] != texts[1]

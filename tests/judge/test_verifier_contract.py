@@ -2,8 +2,9 @@
 
 import pytest
 
-from soft_reasoning.configuration.build import build_method
-from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_method
+from soft_reasoning.configuration.registry import VERIFIERS
 from soft_reasoning.testing import verifier as contract
 from soft_reasoning.testing.method import fake_context
 
@@ -20,7 +21,7 @@ def context():
     return fake_context()
 
 
-CASES = [(name, check) for name in choices("verifier") for check in CHECKS if name != "probe"]
+CASES = [(name, check) for name in VERIFIERS for check in CHECKS if name != "probe"]
 """The probe reads hidden states, which the fake engine has not: it is in test_hidden_states.py."""
 CASES.remove(("oracle", contract.the_reference_answer_is_not_read))  # for analysis: it reads nothing else
 

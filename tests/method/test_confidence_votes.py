@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import quad
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory
 from soft_reasoning.judge.reward import WINDOW, coherence
 from soft_reasoning.schedule.scheduler import drive

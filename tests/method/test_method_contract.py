@@ -2,8 +2,9 @@
 
 import pytest
 
-from soft_reasoning.configuration.build import build_method
-from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_method
+from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.testing import method as contract
 
 CHECKS = (
@@ -25,7 +26,7 @@ def context():
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in choices("method") if m != POINT],
+    [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in METHODS if m != POINT],
 )
 def test_contract(name, check, context):
     config = compose_config(["engine=fake", "prompt=math", f"method={name}", "max_new_tokens=30"])

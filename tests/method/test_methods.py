@@ -2,8 +2,8 @@
 
 import pytest
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Problem, UserError
 

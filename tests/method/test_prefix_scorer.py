@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from experiments.demo.prompts import review_prompt
-from soft_reasoning.configuration.build import build_context
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.prefix_scorer import PrefixScorer, tilt
 from soft_reasoning.types import UserError

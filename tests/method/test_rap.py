@@ -13,8 +13,8 @@ from experiments.demo.problems import make_split
 from experiments.demo.prompts import steps_prompt
 from experiments.demo.solutions import FINAL_CUE, final_question
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_method, build_prompts
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_method, build_prompts
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.rap import FINAL, overall_question, read_answer
 from soft_reasoning.schedule.scheduler import drive

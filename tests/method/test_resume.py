@@ -6,13 +6,15 @@ from contextlib import closing
 
 import pytest
 
-from soft_reasoning.commands.solving import run_one
-from soft_reasoning.configuration.build import build_context, build_engine, built
-from soft_reasoning.configuration.compose import choices, compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.run import run_one
+from soft_reasoning.configuration.context import build_context, build_engine
+from soft_reasoning.configuration.parts import make
+from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.schedule.learnt import made_for
 from soft_reasoning.task.space import TaskPoint
 
-METHODS = choices("method")
+NAMES = [*METHODS]
 QUICK = ("cot", "self_consistency", "program")
 
 
@@ -36,14 +38,14 @@ def point(path):
 
 
 @pytest.mark.parametrize(
-    "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS]
+    "method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in NAMES]
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     options = "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"
     prompt = ["prompt=math"] if "program" in method or method == "mixed_consistency" else []
     learnt = [f"point={point(tmp_path / 'point.json')}"] if method == "soft_token" else []
     config = compose_config([f"method={method}", "engine=fake", *prompt, *learnt, *options])
-    with closing(built(config, "launcher")) as launcher:
+    with closing(make(config["launcher"], "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)
         size = (whole / "samples.jsonl").stat().st_size

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.method.soft_reasoning import Propose
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.job import Clock, Job, ProblemError

@@ -15,7 +15,7 @@ from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from hydra.utils import instantiate
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,

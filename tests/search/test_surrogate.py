@@ -12,7 +12,7 @@ from gpytorch.means import LinearMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from hydra.utils import instantiate
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.search import Surrogate
 from soft_reasoning.search.surrogate import cholesky
 from soft_reasoning.testing import surrogate as contract

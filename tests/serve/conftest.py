@@ -7,7 +7,7 @@ from soft_reasoning import SoftReasoner
 
 @pytest.fixture(scope="module")
 def reasoner():
-    with SoftReasoner.from_pretrained("demo", k=2, rounds=1, overrides=["max_new_tokens=60"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", k=2, rounds=1, max_new_tokens=60) as reasoner:
         yield reasoner
 
 

@@ -51,7 +51,7 @@ def test_the_name_of_a_model_chooses_the_method(client, reasoner):
 
 @pytest.mark.parametrize("method", ["cot", "mixed_consistency"])
 def test_programs_answer_questions_for_a_number_and_words_the_others(method):
-    options = {"prompt": "any", "method": method, "max_new_tokens": 30, "overrides": ["engine=fake"]}
+    options = {"prompt": "any", "method": method, "max_new_tokens": 30, "engine": "fake"}
     with SoftReasoner.from_pretrained("demo", **options) as reasoner:
         with served(reasoner) as running, running.client() as client:
             kinds = ({"answer_type": "number"}, None)

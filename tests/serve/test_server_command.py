@@ -24,7 +24,7 @@ Q = questions(1)[0]
 
 
 def command(*words):
-    return [sys.executable, "-c", "from soft_reasoning.commands.entry import main; main()", "serve", *words]
+    return [sys.executable, "-c", "from soft_reasoning.cli.main import main; main()", "serve", *words]
 
 
 def environment(**more):

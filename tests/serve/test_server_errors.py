@@ -220,7 +220,7 @@ def test_faults_of_ours(caplog, monkeypatch):
     async def broken(*_, **__):
         raise ZeroDivisionError("broken")
 
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+    with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
         with served(reasoner) as running, running.client() as client:
             with monkeypatch.context() as patch:
                 patch.setattr(reasoner, "asolve", broken)

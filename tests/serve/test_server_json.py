@@ -45,10 +45,12 @@ def engine():
 
 
 @pytest.fixture
-def running(engine, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.reasoner.build_engine", lambda config: engine)
-    options = {"prompt": "any", "overrides": ["prompt.layout=completion"]}
-    with SoftReasoner.from_pretrained("fake", **options) as reasoner, served(reasoner) as running:
+def running(engine):
+    prompt = {"inherits": ["any"], "layout": "completion"}
+    with (
+        SoftReasoner.from_pretrained("fake", prompt=prompt, engine=engine) as reasoner,
+        served(reasoner) as running,
+    ):
         yield running
 
 

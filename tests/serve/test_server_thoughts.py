@@ -47,10 +47,8 @@ class Thinker(FakeEngine):
 
 @pytest.fixture(scope="module", params=["any", "math"])
 def client(request):
-    options = ["engine=fake", f"engine._target_={__name__}.Thinker", "max_new_tokens=200"]
-    with SoftReasoner.from_pretrained(
-        "demo", prompt=request.param, k=2, rounds=0, overrides=options
-    ) as reasoner:
+    options = {"method": "soft_reasoning", "engine": Thinker(), "max_new_tokens": 200}
+    with SoftReasoner.from_pretrained("demo", prompt=request.param, k=2, rounds=0, **options) as reasoner:
         with served(reasoner) as running, running.client() as client:
             yield client
 

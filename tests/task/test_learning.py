@@ -109,7 +109,9 @@ def test_a_reasoner_learns_and_decodes_after_what_it_learnt(tmp_path):
     with SoftReasoner.from_pretrained("demo", method="cot", max_new_tokens=40) as reasoner:
         problems = [reasoner.problem(row["question"], str(row["answer"])) for row in rows]
         tuning = Tuning(space=OFFSET, points=2, evaluations=12, anyway=True, max_new_tokens=40)
-        tuned = reasoner.tune(problems, tuning, history=tmp_path / "search.jsonl").tuned
+        tuned = tuning.learn(
+            problems, reasoner.context, history=tmp_path / "search.jsonl", run=reasoner.run_methods
+        ).tuned
         tuned.point.save(tmp_path / "point.json")
         kept = [row["question"] for row in rows[3:]]
         method = SoftToken(point=tmp_path / "point.json", max_new_tokens=40)
@@ -118,6 +120,6 @@ def test_a_reasoner_learns_and_decodes_after_what_it_learnt(tmp_path):
         assert right == list(tuned.validation.rewards)
         sampled = reasoner.solve(kept[:1], method=method, k=3, temperature=1.0)
         assert len(sampled[0].ranked) == 3
-    words = ["method=soft_token", f"point={tmp_path / 'point.json'}"]
-    with SoftReasoner.from_pretrained("demo", overrides=words, max_new_tokens=40) as reasoner:
+    options = {"method": "soft_token", "point": tmp_path / "point.json", "max_new_tokens": 40}
+    with SoftReasoner.from_pretrained("demo", **options) as reasoner:
         assert [s.answer for s in reasoner.solve(kept)] == [s.answer for s in found]

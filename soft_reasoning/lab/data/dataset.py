@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeAlias, TypeVar
 
-from hydra.utils import get_method
-from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
+import yaml
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import OptionError, choice, finite, local_path, whole
-from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.sources import Hub, Row, located, read_file, read_hub
@@ -176,8 +175,8 @@ def _shuffled(items: Sequence[T], seed: int, *stage: object) -> list[T]:
 
 def _adapter(option: str, row: Adapter | str) -> Adapter:
     try:
-        return get_method(row) if isinstance(row, str) else row
-    except (ImportError, ValueError) as error:
+        return resolve_name(row) if isinstance(row, str) else row
+    except (ImportError, AttributeError, ValueError) as error:
         raise OptionError(option, f"expected the dotted name of a function, got '{row}'") from error
 
 
@@ -197,9 +196,9 @@ def _fitted(adapter: Adapter, rows: Sequence[Row]) -> Adapter:
     return adapter.over(rows) if isinstance(adapter, Columns) else adapter
 
 
-def build_dataset(config: DictConfig) -> Dataset:
+def build_dataset(config: Mapping[str, Any]) -> Dataset:
     """Build the data set that ``config.dataset`` names."""
-    return built(config, "dataset")
+    return make(config["dataset"], "dataset")
 
 
 def read_exemplars(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
@@ -226,8 +225,8 @@ def read_exemplars(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exe
 
 def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
     try:
-        content: Any = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, YAMLError) as error:
+        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({error!s:.160})") from error
     content = content.get("exemplars") if isinstance(content, Mapping) else content
     if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from soft_reasoning.configuration.compose import run_name
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.frame import (
     PLACE,
@@ -51,6 +50,7 @@ from soft_reasoning.lab.runs.files import (
     writing,
 )
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
+from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.types import UserError
 
 QUALITY: dict[str, Callable[[Row], str]] = {

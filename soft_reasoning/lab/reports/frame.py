@@ -17,15 +17,13 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 import pandas as pd
-from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import plain
-from soft_reasoning.configuration.compose import choices, compared_methods, compose_config
 from soft_reasoning.lab.reports.report import graded
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
 from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
-from soft_reasoning.lab.runs.manifest import flatten, method_name, result_keys, setting_keys
+from soft_reasoning.lab.runs.manifest import flatten, method_name, setting_keys
+from soft_reasoning.lab.runs.naming import compared_methods
 from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, read_outcomes
 from soft_reasoning.types import UserError
 
@@ -173,10 +171,9 @@ def equal_to(methods: Mapping[str, str]) -> str:
 
 
 def find_reference(settings: Frame, *, strict: bool = True) -> str:
-    """Return the label that all tables compare with: the configured ``reference``, or nearest the defaults.
+    """Return the label that all tables compare with.
 
-    The default is ``soft_reasoning`` without options, else the setting of this method (or of any, if none has
-    it) with the fewest changes from the defaults of the runs' own experiment and preset.
+    It is the configured ``reference``, else ``soft_reasoning``, else the first of this method or of all.
 
     Args:
         settings: The settings.
@@ -194,12 +191,8 @@ def find_reference(settings: Frame, *, strict: bool = True) -> str:
                 raise
             print(error)
     preferred = settings[settings["method"] == PREFERRED] if PREFERRED in [*settings["method"]] else settings
-    labels = [*dict.fromkeys(preferred["label"])]
-    if len(labels) == 1 or PREFERRED in labels:
-        return PREFERRED if PREFERRED in labels else labels[0]
-    defaults = _defaults(settings)
-    changes = preferred["config"].map(lambda configs: min(_changes(config, defaults) for config in configs))
-    return preferred["label"][changes.idxmin()]
+    labels = [*preferred["label"]]
+    return PREFERRED if PREFERRED in labels else labels[0]
 
 
 def named_reference(settings: Frame, label: str) -> str:
@@ -214,23 +207,6 @@ def named_reference(settings: Frame, label: str) -> str:
         known = ", ".join(dict.fromkeys(settings["label"]))
         raise UserError(f"reference: expected one of {known}, got {label}")
     return min(named, key=lambda known: len(known.split()))
-
-
-def _defaults(settings: Frame) -> dict[str, Any]:
-    """The defaults under the experiment and the preset that all runs share, if the package knows them."""
-    words = []
-    for group, sign in (("experiment", "+"), ("preset", "")):
-        names = {chosen.get(group) for chosen in settings["choices"]} - {None}
-        if len(names) == 1 and names <= {*choices(group)}:
-            words.append(f"{sign}{group}={names.pop()}")
-    return result_keys(plain(compose_config(words)))
-
-
-def _changes(config: Mapping[str, object], defaults: Mapping[str, object]) -> int:
-    """The number of keys other than the seed that differ from the defaults."""
-    keys = result_keys(config)
-    names = (keys.keys() | defaults.keys()) - {"seed"}
-    return sum(name not in keys or name not in defaults or keys[name] != defaults[name] for name in names)
 
 
 def _options(runs: Frame) -> list[dict[str, Any]]:
@@ -309,7 +285,7 @@ def _short_names(paths: Sequence[Any]) -> list[str]:
 
 def _position(config: Mapping[str, object]) -> int:
     """The index of a run's entry in ``methods``."""
-    entries = compared_methods(OmegaConf.create({key: config.get(key) for key in ("methods", "budget")}))
+    entries = compared_methods(config.get("methods"), str(config.get("budget")))
     return [*entries, config.get("label")].index(config.get("label"))
 
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.context import build_grader
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.lab.runs.files import MANIFEST, SAMPLES, read_json
 from soft_reasoning.lab.runs.records import read_records
@@ -25,9 +23,9 @@ class Answered:
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.store.Store` refuses others.
     """
 
-    def __init__(self, config: DictConfig, folder: Path) -> None:
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
         manifest = read_json(folder / MANIFEST)
-        self.grader: AnswerGrader = built(config, "grader")
+        self.grader: AnswerGrader = build_grader(config)
         self.about: Mapping[str, Any] = {name: manifest[name] for name in ENGINE if name in manifest}
         model = self.about.get("model") or {}
         if model.get("weights"):
@@ -41,13 +39,13 @@ class Answered:
         return {}
 
 
-def answered(config: DictConfig, folder: Path, problems: Iterable[Problem]) -> Answered | None:
+def answered(config: Mapping[str, Any], folder: Path, problems: Iterable[Problem]) -> Answered | None:
     """Return the solver of a run of ``config`` if ``folder`` holds a record of each problem, else None.
 
     Raises:
         UserError: If ``folder`` holds damaged files.
     """
-    if config.fresh or not (folder / SAMPLES).is_file():
+    if config["fresh"] or not (folder / SAMPLES).is_file():
         return None
     stored = {record.problem.id for record in read_records(folder)}
     return Answered(config, folder) if stored >= {problem.id for problem in problems} else None

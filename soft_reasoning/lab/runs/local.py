@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig
-
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.configuration.build import (
+from soft_reasoning.configuration.context import (
     SecondModels,
     build_context,
     build_engine,
@@ -16,7 +14,6 @@ from soft_reasoning.configuration.build import (
     check_fits,
     check_problems,
     check_wording,
-    plain,
 )
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
@@ -68,14 +65,14 @@ class LocalLauncher:
 
     def start(
         self,
-        config: DictConfig,
+        config: Mapping[str, Any],
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar] = (),
         method: Method | None = None,
     ) -> Local:
         """As ``Launcher.start``."""
-        method, settings = method or build_method(config), plain(config.engine)
-        check_wording(config, method)
+        method, settings = method or build_method(config), config["engine"]
+        check_wording(config["prompt"], method)
         if self._engine is None or self._settings != settings:
             self._close_engine()
             self._engine, self._settings = build_engine(config), settings
@@ -83,9 +80,9 @@ class LocalLauncher:
             self._engine.begin_run()
         self._models.begin_run()
         context = build_context(config, self._engine, exemplars, self._models, method)
-        check_fits(config, method, context)
+        check_fits(method, context)
         check_problems(problems, context)
-        return Local(method, context, config.max_live)
+        return Local(method, context, config["max_live"])
 
     def close(self) -> None:
         """Release all models."""

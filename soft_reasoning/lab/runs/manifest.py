@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.configuration.compose import as_typed
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.completions.replay import version_of
@@ -118,7 +117,7 @@ def build_manifest(
         chosen: The name of each group's choice.
     """
     return {
-        "command": shlex.join(["soft-reasoning", "run", *as_typed(words)]),
+        "command": shlex.join(["soft-reasoning", "run", *words]),
         "choices": dict(chosen or {}),
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},

@@ -15,11 +15,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
-from soft_reasoning.configuration.build import built, check_problems, plain
+from soft_reasoning.configuration.context import build_grader, check_problems
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.lab.runs.local import Local, LocalLauncher
 from soft_reasoning.lab.runs.signals import check_signals
@@ -61,7 +59,7 @@ class RayActor:
         if config != self._config:
             self._replaying.close()
             self._completions = None
-            self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
+            self._local: Local = self._launcher.start(config, (), exemplars)
             self._scheduler, self._config = Scheduler(self._local.context.engine), config
         check_problems(problems, self._local.context)
         return self._local.about
@@ -119,7 +117,7 @@ class RayLauncher:
 
     def start(
         self,
-        config: DictConfig,
+        config: Mapping[str, Any],
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar] = (),
         method: Method | None = None,
@@ -156,13 +154,13 @@ class RaySolver:
         self,
         ray: Any,
         workers: Sequence[Any],
-        config: DictConfig,
+        config: Mapping[str, Any],
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar],
     ) -> None:
-        self._ray, self._live = ray, config.max_live
-        self._workers, self._run = list(workers), (ray.put(plain(config)), ray.put(list(exemplars)))
-        self.grader: AnswerGrader = built(config, "grader")
+        self._ray, self._live = ray, config["max_live"]
+        self._workers, self._run = list(workers), (ray.put(dict(config)), ray.put(list(exemplars)))
+        self.grader: AnswerGrader = build_grader(config)
         with self._errors():
             starting, ready = [worker.begin.remote(*self._run, problems) for worker in workers], []
             while not ready:

@@ -9,8 +9,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from omegaconf import DictConfig
-
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.engine.completions.replay import StoreFile
 from soft_reasoning.judge.final import FinalAnswer
@@ -68,7 +66,7 @@ class Launcher(Protocol):
 
     def start(
         self,
-        config: DictConfig,
+        config: Mapping[str, Any],
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar] = (),
         method: Method | None = None,

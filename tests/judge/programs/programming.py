@@ -1,8 +1,8 @@
 """A model that programs: texts for questions, programs for questions that ask for a program."""
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_method, build_prompts
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_method, build_prompts
 from soft_reasoning.engine import base
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.schedule.method import Context

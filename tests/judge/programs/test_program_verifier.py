@@ -6,14 +6,9 @@ import pytest
 
 from soft_reasoning import SoftReasoner, reasoner
 from soft_reasoning.answers import LmEvalGrader
-from soft_reasoning.configuration.build import (
-    build_context,
-    build_engine,
-    build_method,
-    built,
-    check_fits,
-)
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method, check_fits
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
 from soft_reasoning.judge.programs.writing import code_of
 from soft_reasoning.judge.verifier import Verdict
@@ -177,7 +172,7 @@ def test_programs_answer_and_judge_under_every_grader(grader):
     config = compose_config([f"grader={grader}"])
     for options in (["method=program"], BEST):
         method, context = world(Programmer([RIGHT], answers=["11", "12", "#### 15. Answer: 15"]), *options)
-        context = replace(context, grader=built(config, "grader"))
+        context = replace(context, grader=make(config["grader"], "grader"))
         [(_, result)] = drive([PROBLEM], method, context)
         assert context.grader.correct(result.answer, PROBLEM) is True
         record = Record.of(PROBLEM, result, context.grader)
@@ -275,13 +270,12 @@ def test_a_budget_counts_what_the_verifier_writes():
         {"method": "mixed_consistency"},
         {"method": "program"},
         {"method": "verified_sampling", "verifier": "program"},
-        {"overrides": ["method=program_consistency"]},
+        {"method": "program_consistency"},
     ],
 )
 def test_where_programs_are_written_questions_have_numbers_as_answers(options):
-    overrides = ["engine=fake", *options.pop("overrides", [])]
-    with SoftReasoner.from_pretrained("some/model", overrides=overrides, **options) as reasoner:
+    with SoftReasoner.from_pretrained("some/model", engine="fake", **options) as reasoner:
         assert reasoner.answer_type == "number"
         assert "program" in reasoner.context.prompts.wording.tasks
-    with SoftReasoner.from_pretrained("some/model", method="cot", overrides=["engine=fake"]) as reasoner:
+    with SoftReasoner.from_pretrained("some/model", method="cot", engine="fake") as reasoner:
         assert reasoner.answer_type == "open"

@@ -3,8 +3,8 @@
 import json
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_method
 from soft_reasoning.lab.reports.viewer.page import columns_of
 from soft_reasoning.lab.runs.grading import grade, read_answers
 from soft_reasoning.lab.runs.records import Record

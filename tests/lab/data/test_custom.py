@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.dataset import Dataset

@@ -3,7 +3,7 @@ import json
 import pytest
 from hydra.utils import instantiate
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import Dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.demo import demo_dataset

@@ -2,7 +2,7 @@
 
 import pytest
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.data.dataset import read_exemplars
 from soft_reasoning.prompts import Exemplar

@@ -11,7 +11,7 @@ ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}"} for n
 LOAD = """
 import json, sys
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.types import UserError
 for name in sys.argv[1:]:
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.commands.finished import read_solution
+from soft_reasoning.cli.finished import read_solution
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables

@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method, plain
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config, plain
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.completions.store import CompletionStore
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.local import Local

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.commands.solving import run_one
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.run import run_one
 from soft_reasoning.lab.runs.local import LocalLauncher
 from soft_reasoning.lab.runs.ray import RayLauncher
 from soft_reasoning.lab.runs.records import read_records

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.engine.completions.replay import StoreFile, replaying
 from soft_reasoning.engine.completions.store import CompletionStore
 from soft_reasoning.engine.fake import FakeEngine
@@ -181,7 +181,7 @@ def test_the_judge_s_completions_are_stored_too(tmp_path, generated):
 
 def test_a_reasoner_stores_only_in_a_folder_that_it_is_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = {"overrides": ["engine=fake"], "method": "self_consistency", "max_new_tokens": 20}
+    options = {"engine": "fake", "method": "self_consistency", "max_new_tokens": 20}
     solutions = []
     for cache in (None, "kept", tmp_path / "kept"):
         with SoftReasoner.from_pretrained("demo", cache=cache, **options) as reasoner:

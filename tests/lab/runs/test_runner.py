@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report

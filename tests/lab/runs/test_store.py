@@ -12,8 +12,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.commands.launch import one_line_errors
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_text
 from soft_reasoning.lab.runs.records import Record, read_records
 from soft_reasoning.lab.runs.store import Store

@@ -7,8 +7,8 @@ import sys
 from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.local import Local

@@ -1,0 +1,265 @@
+"""What ``tune`` does: screen, search and validate, or fit, and write it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from omegaconf import DictConfig
+
+from soft_reasoning.cli.compose import plain
+from soft_reasoning.configuration.context import build_context, build_engine, check_problems
+from soft_reasoning.configuration.parts import make
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.judge.probe import Probe
+from soft_reasoning.judge.programs import TASK
+from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
+from soft_reasoning.lab.reports.tables import Table, percent
+from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text, writing
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
+from soft_reasoning.lab.runs.signals import check_signals
+from soft_reasoning.schedule.method import Context, Method
+from soft_reasoning.schedule.progress import Progress
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tuning, TuningResult
+from soft_reasoning.task.objective import Run
+from soft_reasoning.types import Problem, Result, Usage
+
+HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
+WRITTEN = (HISTORY, POINT, REPORT, PLOT, PROBE, "search.pdf", "completions.sqlite*")
+"""What a command writes besides its manifest."""
+
+
+def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
+    """Learn soft tokens or a probe from the data set of ``settled`` and write them into ``folder``.
+
+    Args:
+        settled: The configuration.
+        words: The options that the user typed, for the manifest.
+    """
+    config = plain(settled)
+    learner: Tuning | ProbeFitting = make(config["tune"], "tune")
+    dataset = build_dataset(config)
+    problems = dataset.problems()
+    with closing(build_engine(config)) as engine:
+        context = build_context(config, engine, dataset.exemplars())
+        check_problems(problems, context)
+        fits = isinstance(learner, ProbeFitting)
+        total, unit = (len(problems), "question") if fits else (learner.work, "point")
+        display = Progress(total, enabled=config["progress"], unit=unit)
+
+        def watch(written: Sequence[int]) -> None:
+            check_signals()
+            display.work(written)
+
+        def run(problems: Sequence[Problem], method: Method) -> list[Result]:
+            solved: dict[str, Result] = {}
+            for problem, result in drive(problems, method, context, max_live=config["max_live"], watch=watch):
+                solved[problem.id] = result
+                display.done += fits
+                usage = sum(result.usage.values(), Usage())
+                display.tokens += usage.generated_tokens - usage.replayed_tokens
+            return [solved[problem.id] for problem in problems]
+
+        with opened(folder, config, words, problems, engine) as unlocked:
+            if unlocked is not None:
+                display.say(unlocked)
+            display.say(describe_loaded(engine))
+            completions = StoreFile.of(
+                config["cache"], config["cache_gb"], folder if unlocked is None else None
+            )
+            with replaying(completions, context.engines), display:
+                after = partial(next_command, config, words, len(problems))
+                if isinstance(learner, ProbeFitting):
+                    probe = learner.fit(problems, context, run=run)
+                    computes = TASK in context.prompts.wording.tasks
+                    use = ["method=mixed_consistency"] if computes else ["method=best_of_n", "verifier=probe"]
+                    report_probe(probe, folder, after(*use, f"probe={folder / PROBE}"))
+                else:
+                    learned = _learn(learner, problems, context, folder, run, display)
+                    report(learned, folder, after("method=soft_token", f"point={folder / POINT}"))
+
+
+def next_command(config: Mapping[str, Any], words: Sequence[str], asked: int, *options: str) -> str:
+    """Return the command that tries what was learnt on the questions after those that were ``asked``."""
+    own = ("tune", "limit", "fresh", "hydra.run.dir", "dataset.offset")
+    kept = [word for word in words if word.partition("=")[0] not in own and not word.startswith("tune.")]
+    offset = f"dataset.offset={config['dataset']['offset'] + asked}"
+    return shlex.join(["soft-reasoning", "run", *options, *kept, offset])
+
+
+def _learn(
+    tuning: Tuning, problems: Sequence[Problem], context: Context, folder: Path, run: Run, display: Progress
+) -> TuningResult:
+    """Learn soft tokens, with every space and every best point on the ``display``."""
+    screened: list[Screened] = []
+    searched: list[Evaluation] = []
+
+    def on_screened(space: Screened) -> None:
+        display.done += tuning.points
+        screened.append(space)
+        display.say(f"screened {space.name}: deviation beyond chance {deviation(space)}")
+        if len(screened) == len(tuning.spaces):
+            print(f"\n{screening_table(screened).text()}\n", flush=True)
+
+    def on_evaluation(evaluation: Evaluation) -> None:
+        display.done += 1
+        searched.append(evaluation)
+        best = max(searched, key=lambda e: e.mean)
+        if best is evaluation:
+            display.say(f"point {len(searched)}: best so far {rate(best)}")
+        display.show()
+
+    return tuning.learn(
+        problems,
+        context,
+        history=folder / HISTORY,
+        run=run,
+        on_screened=on_screened,
+        on_evaluation=on_evaluation,
+    )
+
+
+@contextmanager
+def opened(
+    folder: Path, config: Mapping[str, Any], words: Sequence[str], problems: Sequence[Problem], engine: Engine
+) -> Generator[str | None]:
+    """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
+
+    Raises:
+        UserError: If another process uses it, or if it holds another search, of other questions or another
+            model.
+    """
+    settings = deepcopy({**config})
+    asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
+    settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    settings["tune"].pop("anyway", None)  # which decides only whether there is a search
+    command = shlex.join(["soft-reasoning", "tune", *words])
+    manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        unlocked = lock(descriptor, folder)
+        if (folder / MANIFEST).exists() and not config["fresh"]:
+            check_same_run(read_json(folder / MANIFEST), manifest, folder)
+        else:
+            for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
+                path.unlink()
+            write_json(folder / MANIFEST, manifest)
+        yield unlocked
+    finally:
+        os.close(descriptor)
+
+
+def report_probe(probe: Probe, folder: Path, after: str) -> None:
+    """Print how well ``probe`` tells correct solutions from wrong ones, and write it.
+
+    Args:
+        after: The command that uses it.
+    """
+    probe.save(folder / PROBE)
+    measured = probe.measured
+    within = (
+        f"{measured['auc_within']:.2f} within a question (mean of {measured['mixed_questions']} questions)"
+        if "auc_within" in measured
+        else "no question has correct and wrong solutions"
+    )
+    lines = [
+        f"Fitted on {measured['texts']} solutions of {len(probe.questions)} questions, "
+        f"{percent(measured['right'])} % of them correct.",
+        f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
+        f"{measured['auc_votes']:.2f}); {within}.",
+        f"To use it on the next questions: {after}",
+    ]
+    write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")
+    print("\n".join([*lines, str(folder / REPORT)]))
+
+
+def report(learned: TuningResult, folder: Path, after: str) -> None:
+    """Print what was learnt, and write it: the point, the report and the plot.
+
+    Args:
+        after: The command that uses the point.
+    """
+    parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
+    if learned.tuned is None:
+        for name in (POINT, PLOT, "search.pdf"):  # of a search with tune.anyway=true
+            (folder / name).unlink(missing_ok=True)
+        shown = max(space.spread.high for space in learned.screened)
+        lines = [
+            "The screening shows nothing to find: in no space do the points differ by more than chance and "
+            f"reach more than greedy decoding. The deviation may still be up to {100 * shown:.1f} points. "
+            "More questions (limit=) make the intervals shorter, and tune.anyway=true searches all the same."
+        ]
+    else:
+        learned.tuned.point.save(folder / POINT)
+        lines = [
+            f"Searched {learned.space}: {len(learned.tuned.evaluations)} points.",
+            describe_gain(learned.tuned),
+            f"To use the point on the next questions: {after}",
+        ]
+        if plots.available():
+            means = [e.mean for e in learned.tuned.evaluations]
+            errors = [e.variance**0.5 for e in learned.tuned.evaluations]
+            plots.search(means, errors, learned.screened[0].greedy, folder / PLOT)
+            parts.append(f"![The search]({PLOT})")
+        else:
+            lines.append(plots.MISSING)
+    write_text(folder / REPORT, "\n\n".join([*parts, *lines]) + "\n")
+    print("\n".join([*lines, str(folder / REPORT)]))
+
+
+def describe_gain(tuned: Tuned) -> str:
+    """Return the best point against greedy decoding on the questions that the search did not see."""
+    assert tuned.validation is not None
+    gain = paired_bootstrap(tuned.validation.rewards, tuned.greedy.rewards)
+    line = (
+        f"On {len(tuned.greedy.rewards)} questions that the search did not see: greedy decoding "
+        f"{percent(tuned.greedy.mean)} %, the best of the finalists {percent(tuned.validation.mean)} %, "
+        f"{100 * gain.difference:+.1f} points ({100 * gain.low:.1f} to {100 * gain.high:.1f}; their best "
+        "result is favoured by chance: measure it on other questions)."
+    )
+    return line if gain.low > 0 else f"{line} These questions show no gain."
+
+
+def screening_table(screened: Sequence[Screened]) -> Table:
+    """Return what there is to find in each space."""
+    rows = [
+        [
+            space.name,
+            percent(space.greedy),
+            percent(fmean(space.means)),
+            f"{percent(min(space.means), 0)} to {percent(max(space.means), 0)}",
+            percent(space.changed, 0),
+            deviation(space),
+            f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)"),
+        ]
+        for space in screened
+    ]
+    columns = ["space", "greedy %", "points %", "lowest and highest", "solutions changed %"]
+    return Table([*columns, "deviation beyond chance", "reach over greedy"], rows)
+
+
+def deviation(space: Screened) -> str:
+    """Return the standard deviation between points beyond chance in points, with its interval."""
+    part = space.spread
+    return f"{100 * part.deviation:.1f} ({100 * part.low:.1f} to {100 * part.high:.1f})"
+
+
+def rate(evaluation: Evaluation) -> str:
+    """Return a mean reward in percent with its 95 % interval."""
+    low, high = wilson(evaluation.mean, len(evaluation.rewards))
+    return f"{percent(evaluation.mean)} % ({percent(low)} to {percent(high)})"

@@ -1,0 +1,100 @@
+"""The console script ``soft-reasoning``: its commands by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+import soft_reasoning
+
+HERE = "soft_reasoning.cli"
+COMMANDS = {
+    "run": (
+        f"{HERE}.run:main",
+        "[group=choice] [key=value]",
+        "solve a data set; the same command continues an interrupted run",
+    ),
+    "compare": (
+        f"{HERE}.run:compare_main",
+        "METHOD METHOD ... [options]",
+        "run several methods on the same problems",
+    ),
+    "sweep": (
+        f"{HERE}.run:sweep_main",
+        "[key=a,b] [options]",
+        "run every combination of values and compare the results",
+    ),
+    "tune": (
+        f"{HERE}.tune:main",
+        "[dataset=FILE] [options]",
+        "learn soft tokens or a judge from a task's questions",
+    ),
+    "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests in the format of OpenAI's API"),
+    "regrade": (
+        f"{HERE}.finished:regrade_main",
+        "FOLDER [grader.key=value]",
+        "grade a finished run again, without a model",
+    ),
+    "show": (
+        f"{HERE}.finished:show_main",
+        "FOLDER [PROBLEM]",
+        "show a run's results, or explain one problem; --tables writes its tables",
+    ),
+}
+"""For each command: its function, which takes the words after the command; its usage; and what it does."""
+
+LINES = "\n".join(f"  {f'{name} {words}':<36} {what}" for name, (_, words, what) in COMMANDS.items())
+USAGE = f"""\
+soft-reasoning COMMAND [options]
+
+{LINES}
+
+soft-reasoning COMMAND --help explains a command, and soft-reasoning --version prints the version.
+eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
+
+
+def main() -> None:
+    """Run a command.
+
+    Ctrl-C during its imports, which take seconds, ends the process at once, without a traceback.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if not sys.stderr.isatty():  # the bars of libraries fill files and pipes; ours prints lines there
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    command, words = sys.argv[1] if len(sys.argv) > 1 else "--help", sys.argv[2:]
+    if command in ("-h", "--help"):
+        print(USAGE)
+    elif command == "--version":
+        print(f"soft-reasoning {soft_reasoning.__version__}")
+    elif command in ("-sc", "--shell-completion"):
+        _complete()
+    elif command in COMMANDS:
+        module, _, function = COMMANDS[command][0].partition(":")
+        getattr(import_module(module), function)(words)
+    else:
+        print(
+            f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+def _complete() -> None:
+    """Complete a command's name, or leave its options to Hydra, which reads ``COMP_LINE``."""
+    program, _, rest = os.environ.get("COMP_LINE", "").lstrip().partition(" ")
+    command, space, options = rest.lstrip().partition(" ")
+    if sys.argv[-1].startswith("query=") and not space:
+        print(*(name for name in COMMANDS if name.startswith(command)))
+        return
+    import hydra
+
+    from soft_reasoning.cli.compose import prepare
+    from soft_reasoning.configuration.data import conf_dir
+
+    prepare()
+    os.environ["COMP_LINE"] = f"{program} {options}"
+    hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(lambda config: None)()
