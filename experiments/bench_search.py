@@ -35,10 +35,10 @@ from pathlib import Path
 
 import torch
 from botorch.test_functions import Branin, Hartmann
-from hydra.utils import instantiate
 from torch import Tensor
 
 from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.search import Optimiser, RandomOptimiser, SearchState
 from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.types import generator_for
@@ -199,7 +199,7 @@ class Rule:
 
 def rule(name: str, *overrides: str) -> Rule:
     config = compose_config(overrides)
-    return Rule(name, instantiate(config.search), config.embedding.dim)
+    return Rule(name, make(config.search), config.embedding.dim)
 
 
 def list_overrides(presets: Sequence[str]) -> Iterator[str]:

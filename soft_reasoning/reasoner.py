@@ -198,9 +198,8 @@ class SoftReasoner:
         self._thread, self._models = EngineThread(engine, max_live, free), models
         weakref.finalize(self, self._thread.end)  # if the user does not close it
         try:
-            grader = grader or setup.setting.build("grader")
             prompts = build_prompts(setup.prompt, engine, exemplars)
-            self._base = Context(engine, prompts, grader, setup.options.get("seed", 0))
+            self._base = Context(engine, prompts, grader or setup.setting.build("grader"), seed=0)
             self._default = setup.solving({}, self._base, models)
             completions = StoreFile.of(None if cache is None else fspath(cache), CACHE_GB)
             store.enter_context(replaying(completions, self.context.engines))

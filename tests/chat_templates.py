@@ -5,6 +5,8 @@ for tools and thoughts. All were compared with the published texts on one messag
 after a system message, and on three turns.
 """
 
+from types import SimpleNamespace
+
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -153,3 +155,8 @@ def tokenizer_of(family):
     made.add_special_tokens({"additional_special_tokens": list(special)})
     made.chat_template = template
     return made
+
+
+def only(tokenizer):
+    """What prompts read of an engine."""
+    return SimpleNamespace(tokenizer=tokenizer, max_new_tokens=None, context_length=4096)

@@ -9,7 +9,7 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.types import Problem, UserError
-from tests.chat_templates import FAMILIES, HEADERS, tokenizer_of
+from tests.chat_templates import FAMILIES, HEADERS, only, tokenizer_of
 
 PROBLEM = Problem("p", "Ada has 3 apples and buys 4. How many apples does Ada have now?")
 SOLUTIONS = ["3 + 4 = 7. Answer: 7", "4 - 3 = 1. Answer: 1"]
@@ -35,7 +35,7 @@ def family(request):
 
 def prompts_of(tokenizer, prompt="math", *overrides):
     config = compose_config([f"prompt={prompt}", *overrides])
-    return build_prompts(config, tokenizer, ())
+    return build_prompts(config.prompt, only(tokenizer))
 
 
 def made(tokenizer, prompt):

@@ -76,7 +76,7 @@ def test_own_folder_and_own_loaded_model(here, capsys):
     assert prompt.startswith("Solutions:\n") and "Analysis:\n" in prompt
     with SoftReasoner.from_pretrained("my-folder", method="cot", max_tokens=20) as reasoner:
         assert "".join(reasoner.solve(QUESTION).prompt).startswith("Solutions:\n")
-    assert compose_config(["model.path=my-folder"]).prompt.layout == "auto"
+    assert compose_config(["model=./my-folder"]).prompt.layout == "auto"
     with pytest.raises(UserError, match="use from_pretrained"):
         SoftReasoner("my-folder", None)
 

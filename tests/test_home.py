@@ -21,7 +21,7 @@ WORDS = {
     "engine=fake prompt=~nobody-here/p.yaml": "prompt",
     "engine=fake prompt=file prompt.path=~nobody-here/p.yaml": "prompt",
     "model=~nobody-here/m": "model.path",
-    "model.path='~nobody-here/m'": "model.path",
+    "model='~nobody-here/m'": "model.path",
     "model=~nobody-here/m.gguf": "model.path",
     "engine=fake verifier=fresh verifier.model=~nobody-here/m": "second model ~nobody-here/m: model.path",
     "model=demo model.adapter=~nobody-here/a": "model.adapter",

@@ -11,15 +11,15 @@ from soft_reasoning.judge.final import FinalAnswer, SearchHistory
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.thoughts import CHANNELS, split
 from soft_reasoning.types import Candidate, GivenPrompt, Problem
-from tests.chat_templates import HEADERS, tokenizer_of
+from tests.chat_templates import HEADERS, only, tokenizer_of
 from tests.engine.models import tiny
 
 HAIKU = "Write a haiku about an old pond."
 
 
 def prompts_of(family, *overrides):
-    config = compose_config(["model.path=./any", "prompt=any", *overrides])
-    return build_prompts(config, tokenizer_of(family), ())
+    config = compose_config(["model=./any", "prompt=any", *overrides])
+    return build_prompts(config.prompt, only(tokenizer_of(family)))
 
 
 def asked(prompts, **problem):
@@ -62,7 +62,7 @@ class TestThinking:
     def test_a_template_may_open_the_thoughts_itself(self):
         tokenizer = tokenizer_of("qwen3")
         tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '<think>\n' }}{%- endif %}"
-        prompts = build_prompts(compose_config(["model.path=./any", "prompt=any"]), tokenizer, ())
+        prompts = build_prompts(compose_config(["model=./any", "prompt=any"]).prompt, only(tokenizer))
         assert prompts.marks and asked(prompts).count("<think>") == 1
 
     @pytest.mark.parametrize("prompt", ["math", "boolean", "choice", "text"])
@@ -70,7 +70,9 @@ class TestThinking:
         for opens in ("<think>\n", ""):
             tokenizer = tokenizer_of("qwen3")
             tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '" + opens + "' }}{%- endif %}"
-            prompts = build_prompts(compose_config(["model.path=./any", f"prompt={prompt}"]), tokenizer, ())
+            prompts = build_prompts(
+                compose_config(["model=./any", f"prompt={prompt}"]).prompt, only(tokenizer)
+            )
             solve = prompts.solve(Problem("q", HAIKU))
             review = prompts.review("multi_generate", Problem("q", HAIKU), ["Answer: 1"])
             assert solve.thinks == review.thinks == bool(opens)

@@ -89,7 +89,7 @@ def test_a_run_stores_what_was_typed_and_composed(run, tmp_path):
 
 def test_a_finished_run_typed_again_loads_no_model(run, tmp_path, monkeypatch):
     model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
-    command = ["method=cot", f"model.path={model}", "limit=2", "max_new_tokens=4", "progress=false"]
+    command = ["method=cot", f"model={model}", "prompt=demo", "limit=2", "max_new_tokens=4", "progress=false"]
     command.append(f"hydra.run.dir={tmp_path / 'run'}")
     first = run(*command)
     assert first.returncode == 0, first.stderr
@@ -111,7 +111,7 @@ def test_a_finished_run_typed_again_loads_no_model(run, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
-    command = ["method=cot", f"model.path={model}", "limit=3", "max_new_tokens=4", "progress=false"]
+    command = ["method=cot", f"model={model}", "prompt=demo", "limit=3", "max_new_tokens=4", "progress=false"]
     command.append(f"hydra.run.dir={tmp_path / 'run'}")
     assert run(*command).returncode == 0
     samples = tmp_path / "run" / "samples.jsonl"

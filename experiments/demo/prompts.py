@@ -1,6 +1,6 @@
 """The demo model's prompt formats, as in the training text, and its tokenizer.
 
-``conf/prompt/demo.yaml`` repeats the formats for runs; a test checks that both agree.
+``conf/prompts/demo.yaml`` repeats the formats for runs; a test checks that both agree.
 """
 
 from __future__ import annotations

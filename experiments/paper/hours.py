@@ -56,7 +56,7 @@ def minutes(method: str, dataset: str, model: str = "llama3_8b") -> float:
 def runs(name: str) -> list[tuple[str, str, str]]:
     """The method, data set and model of every run of an experiment."""
     prepare()
-    with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
         config = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
     values = swept(config.hydra.sweeper.params or {})
     found, methods = [], {}

@@ -21,6 +21,7 @@ from soft_reasoning.cli.groups import SHORT, known_keys, register
 from soft_reasoning.configuration.context import build_grader, build_method, fitting
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.registry import PARTS
+from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.lab.runs.naming import compared_methods, label_of, run_name, typed_keys
 from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.types import UserError
@@ -96,6 +97,8 @@ def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) 
     for key in config:
         if key not in known:
             raise UserError(unknown_key(str(key), "", known))
+    if chosen.get("model") == "demo" and not is_bundled(str(config.model.path)):
+        raise UserError(f"model.path: expected model={config.model.path}, which has settings of its own")
     for group in PARTS:
         if f"{group}._target_" in keys and group not in keys:
             typed = {key.split(".")[1] for key in keys if key.startswith(f"{group}.")}

@@ -54,7 +54,9 @@ def store(group: str, name: str, chosen: Part, top: Mapping[str, object] | None 
         place: Any = content
         for step in path:
             place = place.get(step) if isinstance(place, dict) else None
-        if isinstance(place, dict) and last in place and key not in GROUPS:  # else the option is that of another choice
+        if (
+            isinstance(place, dict) and last in place and key not in GROUPS
+        ):  # else the option is that of another choice
             keys[key], place[last] = place[last], f"${{{key}}}"
             SHORT.add(key)
     if name == "vllm":

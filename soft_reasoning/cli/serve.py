@@ -32,7 +32,7 @@ UNREAD = (
 
 HEADER = """\
 soft-reasoning serve [group=choice] [key=value] [host=127.0.0.1] [port=8000] [server.key=value]
-Answers requests like OpenAI's /v1/chat/completions, /v1/completions and /v1/responses. These are the keys of
+Answers requests like OpenAI's /v1/chat/completions and /v1/completions. These are the keys of
 server (the variable SOFT_REASONING_API_KEY also sets api_key):
 {keys}
 The other options are those of soft-reasoning run, except those of a run of a data set (limit, launcher, ...):

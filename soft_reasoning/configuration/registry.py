@@ -113,15 +113,20 @@ SEARCHES = {
 }
 
 _KERNEL, _MEAN = part("gpytorch.kernels.RBFKernel"), part("gpytorch.means.ZeroMean")
-_GP: dict[str, Any] = {"kernel": _KERNEL, "mean": _MEAN, "short": {"lambda": "noise"}}  # any classes of GPyTorch
+_GP: dict[str, Any] = {
+    "kernel": _KERNEL,
+    "mean": _MEAN,
+    "short": {"lambda": "noise"},
+}  # any classes of GPyTorch
 _UNIT: dict[str, Any] = {**_GP, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
+_NOISELESS: dict[str, Any] = {**_UNIT, "noise": 1e-16}
 SURROGATES = {
     "rbf": part(Surrogate, **_GP),
     "map": part(Surrogate, **_GP, fit="map"),  # fitted to each problem
     "map_ard": part(Surrogate, **_GP, fit="map", ard=True),  # a lengthscale for each dimension
     "paper": part(Surrogate, **_UNIT),  # sqrt(d), at which the search can learn
     "rbf_unit": part(Surrogate, **_UNIT, scaling="absolute"),  # 1 at any d, as in the public code
-    "released": part(Surrogate, **{**_UNIT, "noise": 1e-16}, scaling="absolute"),
+    "released": part(Surrogate, **_NOISELESS, scaling="absolute"),
 }
 
 _DELTA = {"delta": "delta"}
@@ -146,7 +151,10 @@ BATCHES = {"kriging_believer": part(KrigingBeliever), "top_k": part(TopK)}  # th
 _ROUNDS = {"rounds": "rounds"}
 _BY_REWARD = {**_ROUNDS, "epsilon": "threshold"}
 STOPPINGS = {
-    **{rule: part(Stopping, rule=rule, short=_ROUNDS) for rule in ("settled", "agreement", "sure", "unanimous", "none")},
+    **{
+        rule: part(Stopping, rule=rule, short=_ROUNDS)
+        for rule in ("settled", "agreement", "sure", "unanimous", "none")
+    },
     **{rule: part(Stopping, rule=rule, short=_BY_REWARD) for rule in ("improvement", "difference")},
 }
 
@@ -327,7 +335,7 @@ GRADERS = {
 }
 
 
-def _of_model(*names: str) -> dict[str, str]:
+def _of_model(*names: str) -> dict[str, Any]:
     """Return options of an engine that are the model's."""
     return {name: f"${{model.{name}}}" for name in names}
 

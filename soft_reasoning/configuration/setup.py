@@ -129,7 +129,7 @@ class Setup:
             context,
             prompts=context.prompts.ending(*ending),
             limits=Limits(options.get("max_tokens"), options.get("max_seconds")),
-            seed=options.get("seed", 0),
+            seed=options.get("seed") or 0,
         )
         context = with_judges(context, method, self.prompt, self.model, models)
         check_fits(method, context)

@@ -1,6 +1,6 @@
 """The same model judges a round's candidates, or another model does (paper, "Optimisation Objective").
 
-A :class:`ModelVerifier` combines a presentation and a judgement; ``configuration/choices.py`` names the
+A :class:`ModelVerifier` combines a presentation and a judgement; ``configuration/registry.py`` names the
 combinations.
 """
 

@@ -1,4 +1,4 @@
-"""The wording of prompts; all texts are in ``conf/prompt/*.yaml``."""
+"""The wording of prompts; all texts are in ``conf/prompts/*.yaml``."""
 
 from __future__ import annotations
 

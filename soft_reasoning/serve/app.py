@@ -22,9 +22,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import Receive, Scope, Send
 
-from soft_reasoning.serve.errors import ApiError, ErrorsAsJson, error_body
-from soft_reasoning.serve.requests import ChatBody, ResponsesBody, TextBody
-from soft_reasoning.serve.responses import ChatReply, ResponsesReply, TextReply, event
+from soft_reasoning.serve.errors import ApiError, error_body
+from soft_reasoning.serve.requests import ChatBody, TextBody
+from soft_reasoning.serve.responses import ChatReply, TextReply, event
 from soft_reasoning.serve.service import Service, shutting_down
 from soft_reasoning.serve.settings import Settings, describe_error
 from soft_reasoning.types import Round, UserError
@@ -41,13 +41,6 @@ def create_app(service: Service) -> FastAPI:
         CORSMiddleware, allow_origins=settings.allowed_origins, allow_methods=["*"], allow_headers=["*"]
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
-    messages = {
-        "Invalid host header": f"Host: expected a name of this server ({', '.join(settings.hosts)}), got "
-        "another; start the server with server.allowed_hosts=[NAME]",
-        "Content Too Large": f"body: expected at most {settings.max_body_bytes} bytes, got more; raise "
-        "server.max_body_bytes",
-    }
-    app.add_middleware(ErrorsAsJson, messages=messages)
     needs_key = [Depends(check_key(settings))]
 
     @app.get("/health")
@@ -60,7 +53,6 @@ def create_app(service: Service) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
-        error.detail = messages.get(error.detail, error.detail)
         if error.status_code == 400 and error.__cause__ is not None and not isinstance(error, ApiError):
             why = " ".join(str(error.__cause__).split())  # FastAPI's message tells none
             error = ApiError(400, f"body: expected a JSON object in UTF-8, got an error ({why})", "body")
@@ -111,10 +103,6 @@ def api_routes(service: Service) -> APIRouter:
     @v1.post("/completions")
     async def completion(body: TextBody, http: Request) -> Response:
         return await respond(http, service, TextReply(body, service.reasoner.context.prompts))
-
-    @v1.post("/responses")
-    async def response(body: ResponsesBody, http: Request) -> Response:
-        return await respond(http, service, ResponsesReply(body, service.reasoner.context.prompts))
 
     def describe_model(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}

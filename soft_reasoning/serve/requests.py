@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -16,8 +15,8 @@ from soft_reasoning.serve.errors import ApiError
 from soft_reasoning.types import Problem
 
 HINTS = frozenset(
-    "client_metadata include metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
-    "reasoning reasoning_effort safety_identifier service_tier store top_p truncation user verbosity".split()
+    "metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
+    "reasoning_effort safety_identifier service_tier store top_p user verbosity".split()
 )
 """Fields without effect here that are accepted with any value, since an answer without them is valid."""
 
@@ -34,11 +33,8 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 """Values of other fields that have no effect, besides null, false, 0 and empty values."""
 
 
-OF_MESSAGES = frozenset("annotations id name phase reasoning reasoning_content status type".split())
+OF_MESSAGES = frozenset("annotations name reasoning reasoning_content".split())
 """Further fields of messages without effect here, such as those of an earlier answer that is sent back."""
-
-TEXTS = ("text", "input_text", "output_text")
-"""The types of a message's parts that are text."""
 
 
 def read_content(content: object) -> str:
@@ -49,10 +45,8 @@ def read_content(content: object) -> str:
         raise refused("a string or parts of type text", _kind(content))
     for part in cast(list[Any], content):
         kind = part.get("type", "none") if isinstance(part, dict) else _kind(part)
-        if kind not in TEXTS:
+        if kind != "text" or not isinstance(part.get("text"), str):
             raise refused("a string or parts of type text", f"a part of type {kind}")
-        if not isinstance(part.get("text"), str):
-            raise refused("a string or parts of type text", f"a part of type {kind} without its text")
     return "".join(part["text"] for part in cast(list[Any], content))
 
 
@@ -91,22 +85,6 @@ class ChatMessage(BaseModel):
         return {"role": "system" if self.role == "developer" else self.role, "content": self.content}
 
 
-def read_item(item: Any) -> Any:
-    """Return a message among the items of a request for a response, or None for thoughts sent back."""
-    kind = item.get("type", "message") if isinstance(item, dict) else _kind(item)
-    if kind not in ("message", "reasoning"):
-        raise refused("messages and their reasoning", f"an item of type {kind}")
-    return item if kind == "message" else None
-
-
-def as_items(items: object) -> object:
-    """Return the items of a request for a response, which may be a text."""
-    return items if isinstance(items, list) else [{"role": "user", "content": items}]
-
-
-Item = Annotated[ChatMessage | None, BeforeValidator(read_item)]
-
-
 def read_prompts(prompt: object) -> list[object]:
     """Return the prompts of a request for completions: texts, or lists of token ids."""
     prompts = cast(list[object], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
@@ -120,13 +98,10 @@ def _are_ids(value: object) -> bool:
 
 
 class Form(BaseModel):
-    """The form of an answer: ``response_format`` of chats and completions, ``text.format`` of responses."""
-
-    model_config = ConfigDict(populate_by_name=True)
+    """The form of an answer, the field ``response_format``."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
     json_schema: dict[str, object] = {}
-    schema_: dict[str, object] = Field(default={}, alias="schema")
 
     def ask(self, problem: Problem, answer_type: str | None) -> Problem:
         """Return ``problem`` with this form: its question asks for it, and other answers are unread.
@@ -138,19 +113,11 @@ class Form(BaseModel):
             return replace(problem, answer_type=answer_type or problem.answer_type)
         schema = {"type": "object"}
         if self.type == "json_schema":
-            schema = self.schema_ or self.json_schema.get("schema") or {}
+            schema = self.json_schema.get("schema") or {}
         text = check_schema(schema)
         wanted = "a JSON object" if self.type == "json_object" else f"JSON that fits this JSON Schema: {text}"
         question = f"{problem.question}\n\nAnswer with {wanted}\nWrite nothing else."
         return replace(problem, question=question, answer_type="json", schema=text)
-
-
-class TextOptions(BaseModel):
-    """The field ``text`` of a request for a response."""
-
-    model_config = ConfigDict(extra="allow")
-
-    format: Form = Form()
 
 
 class Extra(BaseModel):
@@ -179,24 +146,18 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model: str
+    messages: list[ChatMessage] = []
     n: Count = 1
     temperature: float | None = Field(default=None, ge=0, le=2)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop: Stop = []
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    max_output_tokens: Count | None = None
     logprobs: bool | int | None = None
     stream: bool | None = None
     stream_options: dict[str, object] | None = None
     response_format: Form = Form()
-    text: TextOptions = TextOptions()
     soft_reasoning: Extra = Extra()
-
-    @property
-    def form(self) -> Form:
-        """The form of the answers."""
-        return self.text.format if self.text.format.type != "text" else self.response_format
 
     @model_validator(mode="before")
     @classmethod
@@ -206,8 +167,6 @@ class Body(BaseModel):
 
     asked_in: ClassVar[str]
     """The field with the question."""
-    formed_in: ClassVar[str] = "response_format"
-    """The field with the form of the answer."""
 
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         """Return the questions of the request."""
@@ -224,9 +183,9 @@ class Body(BaseModel):
             for name, value in (self.model_extra or {}).items()
             if name not in HINTS and value not in NEUTRAL.get(name, ())
         }
-        for place, message in self.messages_by_place():
+        for i, message in enumerate(self.messages):
             values = (message.model_extra or {}).items()
-            extra |= {f"{place}.{name}": value for name, value in values if name not in OF_MESSAGES}
+            extra |= {f"messages.{i}.{name}": value for name, value in values if name not in OF_MESSAGES}
         for name, value in extra.items():
             if value:
                 raise ApiError(
@@ -235,10 +194,6 @@ class Body(BaseModel):
                     "leave it out, or start the server with server.unknown_fields=ignore",
                     name,
                 )
-
-    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
-        """Return the messages of the request, and the names of their fields."""
-        return ()
 
 
 class ChatBody(Body):
@@ -249,9 +204,6 @@ class ChatBody(Body):
 
     def questions(self, tokenizer: Any) -> list[QuestionLike]:
         return [[message.plain() for message in self.messages]]
-
-    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
-        return ((f"messages.{i}", message) for i, message in enumerate(self.messages))
 
 
 class TextBody(Body):
@@ -266,19 +218,3 @@ class TextBody(Body):
             raise ApiError(400, f"prompt: expected token ids in 0..{size - 1}, got {wrong[0]}", "prompt")
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
         return [{"question": t, "id": str(p), "prompt": p} for t, p in zip(texts, prompts, strict=True)]
-
-
-class ResponsesBody(Body):
-    """The body of ``/v1/responses``."""
-
-    input: Annotated[list[Item], BeforeValidator(as_items)] = Field(min_length=1)
-    instructions: str | None = None
-    asked_in = "input"
-    formed_in = "text.format"
-
-    def questions(self, tokenizer: Any) -> list[QuestionLike]:
-        chat = [item.plain() for item in self.input if item is not None]
-        return [[{"role": "system", "content": self.instructions}, *chat] if self.instructions else chat]
-
-    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
-        return ((f"input.{i}", item) for i, item in enumerate(self.input) if item is not None)

@@ -1,4 +1,4 @@
-"""Responses with solutions: bodies and streamed events of the three kinds of request."""
+"""Responses with solutions: bodies and streamed events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from soft_reasoning.engine.text import decode, earliest_stop
@@ -45,7 +45,7 @@ def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choi
     lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
     lines += f"{solution.unfinished}\n" if solution.unfinished else ""
     candidates = solution.ranked
-    if body.form.type != "text":
+    if body.response_format.type != "text":
         candidates = [c for c in candidates if c is not None and c.answer is not None]
     candidates = candidates[: body.n]
     return [_choice(c, solution, "" if i else lines, body, prompts) for i, c in enumerate(candidates)]
@@ -63,7 +63,7 @@ def _choice(
         reason = "length" if solution.unfinished else "stop"
         return Choice(text, lines + thought, reason, 0, None, extra)
     logprobs = None
-    if body.form.type != "text":
+    if body.response_format.type != "text":
         text = candidate.answer or ""  # JSON alone, not the text around it
     elif candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
         ids, tokenizer = candidate.token_ids, prompts.tokenizer  # a text ends before an incomplete character
@@ -102,7 +102,7 @@ def event(data: dict[str, Any]) -> str:
 
 
 class ChatReply:
-    """The response to a request for a chat completion, and the base of the other kinds.
+    """The response to a request for a chat completion, and the base of the other kind.
 
     Args:
         body: The request.
@@ -208,90 +208,6 @@ class TextReply(ChatReply):
 
     def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
         return choice
-
-
-class ResponsesReply(ChatReply):
-    """The response to a request to ``/v1/responses``."""
-
-    def __init__(self, body: Body, prompts: Prompts) -> None:
-        super().__init__(body, prompts)
-        self._numbers = count()  # of events
-        name = self.head["id"]
-        self.head = {
-            "id": name,
-            "object": "response",
-            "created_at": self.head["created"],
-            "model": body.model,
-            "status": "in_progress",
-            "output": [],
-            "error": None,
-            "incomplete_details": None,
-            "parallel_tool_calls": False,
-            "tool_choice": "none",
-            "tools": [],
-        }
-        self._thoughts = {"id": f"rs_{name}", "type": "reasoning", "summary": []}
-        self._message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "content": []}
-
-    def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
-        [solution] = solutions
-        [choice, *_] = build_choices(solution, self.body, self.prompts)
-        cut, usage = choice.finish_reason == "length", _usage(solutions, [choice])
-        status = "incomplete" if cut else "completed"
-        text = {"type": "output_text", "text": choice.text, "annotations": [], "logprobs": []}
-        output: list[dict[str, Any]] = [{**self._message, "status": status, "content": [text]}]
-        if choice.reasoning:
-            summary = [{"type": "summary_text", "text": choice.reasoning}]
-            output.insert(0, {**self._thoughts, "summary": summary})
-        return {
-            **self.head,
-            "status": status,
-            "output": output,
-            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "usage": {
-                key.replace("prompt", "input").replace("completion", "output"): value
-                for key, value in usage.items()
-            },
-            "soft_reasoning": {**choice.extra, **solution.summary()},
-        }
-
-    def begin(self) -> Iterator[str]:
-        yield self._event("created", response=self.head)
-        yield from self.note(IN_ONE_PART)
-
-    def note(self, line: str) -> Iterator[str]:
-        yield f": {line}\n"  # a comment: the reasoning of the whole response has no such line
-
-    def report_round(self, round: Round) -> Iterator[str]:
-        if not self.streamed_lines:
-            yield self._event("output_item.added", output_index=0, item=self._thoughts)
-        self.streamed_lines.append(format_round(round.number, round.candidates))
-        yield self._event(
-            "reasoning_summary_text.delta",
-            delta=self.streamed_lines[-1],
-            item_id=self._thoughts["id"],
-            output_index=0,
-            summary_index=0,
-        )
-
-    def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
-        whole = self.full_body(solutions)
-        for index, item in enumerate(whole["output"]):
-            if index or not self.streamed_lines:
-                empty = self._message if item["type"] == "message" else self._thoughts
-                yield self._event("output_item.added", output_index=index, item=empty)
-            for part in item.get("content", ()):
-                place = {"item_id": item["id"], "output_index": index, "content_index": 0, "logprobs": []}
-                yield self._event("content_part.added", part={**part, "text": ""}, **place)
-                yield self._event("output_text.delta", delta=part["text"], **place)
-                yield self._event("output_text.done", text=part["text"], **place)
-                yield self._event("content_part.done", part=part, **place)
-            yield self._event("output_item.done", output_index=index, item=item)
-        yield self._event(whole["status"], response=whole)
-
-    def _event(self, kind: str, **data: Any) -> str:
-        kind = f"response.{kind}"
-        return f"event: {kind}\n" + event({"type": kind, "sequence_number": next(self._numbers), **data})
 
 
 def _reasoning(text: str) -> dict[str, str | None]:

@@ -100,12 +100,14 @@ class Service:
         if kind is not None:
             choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
         try:
-            problems = [body.form.ask(self.reasoner.problem(question), kind) for question in questions]
+            problems = [
+                body.response_format.ask(self.reasoner.problem(question), kind) for question in questions
+            ]
         except UserError as error:  # which names the call from Python
             field = body.asked_in
             raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
         solutions = await self._solved(problems, options, on_update)
-        if body.form.type == "text":
+        if body.response_format.type == "text":
             return solutions
         return [
             solution if solution.answer is not None else await self._again(body, problem, solution, options)
@@ -130,9 +132,9 @@ class Service:
                 return replace(solution, usage=usage)
         raise ApiError(
             422,
-            f"{body.formed_in}: expected JSON of this form, got none in the answer and {RETRIES} more "
+            f"response_format: expected JSON of this form, got none in the answer and {RETRIES} more "
             "samples within max_completion_tokens; simplify the schema, or use a larger model",
-            body.formed_in,
+            "response_format",
         )
 
     async def _solved(
@@ -156,7 +158,6 @@ class Service:
             "prompt": (prompts, settings.max_n),
             "max_tokens": (body.max_tokens, min(tokens, self.reasoner.context.engine.context_length)),
             "max_completion_tokens": (body.max_completion_tokens, tokens),
-            "max_output_tokens": (body.max_output_tokens, tokens),
             "soft_reasoning.k": (extra.k, settings.max_k),
             "soft_reasoning.rounds": (extra.rounds, settings.max_rounds),
             "soft_reasoning.max_seconds": (extra.max_seconds, settings.max_seconds),
@@ -178,7 +179,7 @@ class Service:
             max_seconds=extra.max_seconds,
             temperature=body.temperature,
             seed=body.seed,
-            max_tokens=body.max_completion_tokens or body.max_output_tokens or settings.max_tokens,
+            max_tokens=body.max_completion_tokens or settings.max_tokens,
             max_new_tokens=body.max_tokens,
         )
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-
 from soft_reasoning.engine import paths
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
@@ -150,25 +149,3 @@ def test_a_missing_file_is_named(path):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(paths, "PACKAGE", "no-such-package")
     assert "expected the package no-such-package" in refusal(HuggingFaceEngine, "smollm2_135m")
-
-
-def test_a_file_becomes_a_folder_that_gives_the_same_tokens(tmp_path, monkeypatch, capsys):
-    write(tmp_path / "tiny.gguf")
-    folder = tmp_path / "tiny"
-    convert_main([str(tmp_path / "tiny.gguf"), str(folder)])
-    told = capsys.readouterr()
-    assert told.out == f"model={folder}\n" and f"{folder}: 0.00 GB in float32" in told.err
-    requests = [Request((5, 6, 7), max_new_tokens=6)]
-    of_file, of_folder = (HuggingFaceEngine(str(path)) for path in (tmp_path / "tiny.gguf", folder))
-    assert of_file.generate(requests)[0].token_ids == of_folder.generate(requests)[0].token_ids
-    assert of_folder.eos_ids == of_file.eos_ids and of_folder.tokenizer.chat_template
-    assert list(folder.glob("*.safetensors")) and not list(tmp_path.glob("*.unfinished"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for wrong, place, expected in (
-        (tmp_path / "tiny.gguf", folder, "does not exist yet"),
-        (tmp_path / "tiny.gguf", "~/tiny", "does not exist yet"),
-        (folder, folder, "expected a GGUF file"),
-    ):
-        with pytest.raises(SystemExit):
-            convert_main([str(wrong), str(place)])
-        assert expected in capsys.readouterr().err

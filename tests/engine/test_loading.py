@@ -9,7 +9,6 @@ from unittest.mock import Mock, call
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from transformers import (
     AutoConfig,
     BitsAndBytesConfig,
@@ -19,7 +18,8 @@ from transformers import (
     T5Config,
 )
 
-from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.compose import compose_config, plain
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.devices import is_out_of_memory
 from soft_reasoning.engine.fake import FakeTokenizer
@@ -365,7 +365,7 @@ def asked(monkeypatch):
         monkeypatch.setattr(getattr(loading, name), "from_pretrained", mock)
 
     def load(*overrides):
-        instantiate(compose_config(["engine.device=cpu", *overrides]).engine).close()
+        make(plain(compose_config(["engine.device=cpu", *overrides]))["engine"]).close()
         return [mock.call_args for mock in mocks]
 
     return load
@@ -373,7 +373,7 @@ def asked(monkeypatch):
 
 def test_every_option_of_a_model_reaches_transformers(asked):
     config, tokenizer, model = asked(
-        "model.path=someone/model",
+        "model=someone/model",
         "model.revision=abc123",
         "model.dtype=bfloat16",
         "model.device_map=auto",

@@ -87,7 +87,7 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
     run = [
-        f"model.path={base}",
+        f"model={base}",
         "dataset=custom",
         f"dataset.path={tmp_path / 'asked.jsonl'}",
         "prompt=demo",
@@ -113,7 +113,7 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
 
 
 def test_a_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, monkeypatch):
-    config = compose_config([f"model.path={base}", f"model.adapter={tmp_path}"])
+    config = compose_config([f"model={base}", f"model.adapter={tmp_path}"])
     with pytest.raises(Exception, match="model.adapter: expected"):
         build_engine(config)
     monkeypatch.setitem(sys.modules, "peft", None)

@@ -28,7 +28,7 @@ def value(metric, config):
 @pytest.mark.parametrize(
     ("overrides", "options"),
     [
-        ("model.path=someone/Qwen2-7B-Instruct-tuned", {}),
+        ("model=someone/Qwen2-7B-Instruct-tuned", {}),
         ("embedding=token_simplex", {}),
         ("limit=10", {}),
         ("max_new_tokens=60", {}),
@@ -45,7 +45,7 @@ def test_a_run_that_the_paper_has_no_like_of_finds_none(overrides, options):
 
 def test_llama_3_1_and_any_folder_have_figures():
     assert value("accuracy", config(model="llama31_8b")) == value("accuracy", config())
-    assert value("accuracy", folder := config("model.path=/models/mine")) is None
+    assert value("accuracy", folder := config("model=/models/mine")) is None
     assert figures(folder, "llama3_8b") == figures(config())
 
 

@@ -53,7 +53,7 @@ def run(script, problem=PROBLEM, budget="null", **changes):
     engine = Scripted(deepcopy(script))
     options = [f"method.{key}={value}" for key, value in changes.items()]
     config = compose_config(["engine=fake", "method=rap", f"max_tokens={budget}", *options])
-    prompts = build_prompts(config, engine.tokenizer)  # the scripts follow one prompt
+    prompts = build_prompts({**config.prompt, "answer_type": None}, engine)  # the scripts follow one prompt
     context = replace(build_context(config, engine), prompts=prompts)
     method = build_method(config)
     [(_, result)] = drive([problem], method, context)

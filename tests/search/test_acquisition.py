@@ -13,9 +13,9 @@ from botorch.acquisition import analytic
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from hydra.utils import instantiate
 
 from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,
@@ -160,7 +160,7 @@ def test_the_docstring_s_example_runs():
 
 def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
     for name, kind in {**IMPROVING, "ucb": UCB}.items():
-        made = instantiate(compose_config([f"acquisition={name}"]).acquisition)
+        made = make(compose_config([f"acquisition={name}"]).acquisition)
         assert isinstance(made, partial) and made.func is kind
 
 

@@ -10,9 +10,9 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.means import LinearMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from hydra.utils import instantiate
 
 from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.search import Surrogate
 from soft_reasoning.search.surrogate import cholesky
 from soft_reasoning.testing import surrogate as contract
@@ -131,7 +131,7 @@ def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     ids=lambda overrides: overrides[0].rpartition("=")[2],
 )
 def test_any_kernel_and_mean_from_the_command_line(overrides):
-    surrogate = instantiate(compose_config(overrides).surrogate, _convert_="all")
+    surrogate = make(compose_config(overrides).surrogate)
     U, y = data(problems=1)
     mean, variance = surrogate.fit(U, y).marginals(points())
     default = Surrogate().fit(U, y).marginals(points())

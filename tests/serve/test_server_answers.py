@@ -117,7 +117,6 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
     assert response.choices == ask(client, "cot-demo").choices
     prompt = client.completions.create(model="cot-demo", prompt=PROMPT, extra_body=sent)
     assert prompt.choices == client.completions.create(model="cot-demo", prompt=PROMPT).choices
-    assert client.responses.create(model="cot-demo", input=Q, extra_body=sent).output_text
 
 
 def test_a_chat_with_an_earlier_answer(client, reasoner):
@@ -243,32 +242,3 @@ class TestCompletions:
         assert [c.text for chunk in stream for c in chunk.choices] == [c.text for c in whole.choices]
         with pytest.raises(openai.BadRequestError, match="prompt: expected at most 16, the limit"):
             client.completions.create(model="demo", prompt=["Hello"] * 17)
-
-
-class TestResponses:
-    def test_the_answer_is_that_of_the_chat(self, client, reasoner):
-        completion = client.chat.completions.create(
-            model="demo", messages=[{"role": "system", "content": "Be brief."}, *chat(Q)]
-        )
-        message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": Q}]}
-        for question in (Q, [message]):
-            reply = client.responses.create(model="demo", input=question, instructions="Be brief.")
-            assert (reply.output_text, reply.status) == (completion.choices[0].message.content, "completed")
-            assert reply.output[0].summary[0].text == completion.choices[0].message.reasoning
-            assert reply.usage.output_tokens == completion.usage.completion_tokens
-        talk = [message, *reply.output, message]  # an answer sent back with its reasoning
-        assert client.responses.create(model="cot-demo", input=talk).output_text
-        short = client.responses.create(model="cot-demo", input=Q, max_output_tokens=3)
-        assert short.status == "incomplete" and short.usage.output_tokens == 3
-
-    @pytest.mark.parametrize("model", ["demo", "cot-demo"])
-    def test_a_stream(self, client, model):
-        whole = client.responses.create(model=model, input=Q)
-        with client.responses.stream(model=model, input=Q) as stream:
-            events = list(stream)
-            final = stream.get_final_response()
-        assert (final.output_text, final.usage) == (whole.output_text, whole.usage)
-        deltas = [event.delta for event in events if event.type == "response.reasoning_summary_text.delta"]
-        summaries = [item.summary[0].text for item in whole.output if item.type == "reasoning"]
-        assert len(deltas) == (2 if model == "demo" else 0) and "".join(deltas) == "".join(summaries)
-        assert [event.sequence_number for event in events] == [*range(len(events))]

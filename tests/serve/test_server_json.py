@@ -1,8 +1,7 @@
-"""JSON as clients ask for it: ``response_format``, ``text.format``, and a type of answer per request."""
+"""JSON as clients ask for it: ``response_format``, and a type of answer per request."""
 
 import json
 
-import httpx
 import pytest
 
 pytest.importorskip("fastapi")
@@ -109,15 +108,6 @@ def test_json_that_cannot_be_sent_is_none_and_a_note_after_it_changes_nothing(cl
     engine.texts = ['{"s": "\\ud83d"}']
     with pytest.raises(openai.UnprocessableEntityError, match="response_format: expected JSON"):
         ask(client, messages=ASKED, response_format={"type": "json_object"})
-
-
-def test_responses_name_the_form_in_text(running, engine):
-    engine.texts = [GOOD]
-    form = {"format": {"type": "json_schema", **FORMAT["json_schema"]}}
-    body = {"model": "demo", "input": ASKED[0]["content"], "text": form}
-    reply = httpx.post(f"{running.url}/responses", json=body, timeout=60).json()
-    [message] = [item for item in reply["output"] if item["type"] == "message"]
-    assert json.loads(message["content"][0]["text"]) == {"n": 12}
 
 
 def test_a_stream_has_the_same_json(client, engine):

@@ -74,8 +74,6 @@ def test_thoughts_that_a_limit_cuts_are_no_content(client):
 
 
 def test_other_kinds_of_requests(client):
-    reply = client.responses.create(model="cot-demo", input="What is 3 + 4?")
-    assert reply.output_text == REPLY and reply.output[0].summary[0].text == THOUGHT
     prompt = "<|im_start|>user\nWhat is 3 + 4?<|im_end|>\n<|im_start|>assistant\n<think>\n"
     assert client.completions.create(model="cot-demo", prompt=prompt).choices[0].text == REPLY
 

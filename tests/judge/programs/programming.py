@@ -4,7 +4,6 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_method, build_prompts
 from soft_reasoning.engine import base
-from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import GREEDY, Completion, Problem
@@ -51,7 +50,7 @@ class Programmer(Engine):
 def world(engine, *overrides):
     """(method, context) with the wording of word problems."""
     config = compose_config(["engine=fake", "prompt=math", "prompt.layout=completion", *overrides])
-    prompts = build_prompts(config, FakeTokenizer(), ())
+    prompts = build_prompts(config.prompt, engine)
     return build_method(config), Context(engine, prompts, Grader(), config.seed)
 
 

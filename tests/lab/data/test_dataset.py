@@ -1,10 +1,9 @@
 import json
 
 import pytest
-from hydra.utils import instantiate
 
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.lab.data import Dataset
+from soft_reasoning.lab.data import Dataset, build_dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.demo import demo_dataset
 from soft_reasoning.prompts import Exemplar
@@ -124,7 +123,7 @@ def test_bad_rows_are_named(tmp_path):
 def test_each_benchmarks_rows(tmp_path, name, row, problem):
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     options = [f"dataset={name}", f"dataset.path={tmp_path / 'rows.jsonl'}"]
-    assert instantiate(compose_config(options).dataset).problems() == [problem]
+    assert build_dataset(compose_config(options)).problems() == [problem]
 
 
 def test_custom_choices():
