@@ -58,6 +58,7 @@ class Review(NamedTuple):
         cut: Whether it was cut before its verdict.
         right: The probability of the verdict 1 on its only candidate, if it was read.
         shown: Number of candidates of the group that its prompt shows.
+        first: The number of the first of them in the prompt.
     """
 
     completion: Completion
@@ -67,6 +68,7 @@ class Review(NamedTuple):
     cut: bool
     right: float | None
     shown: int
+    first: int
 
     def score(self, share: float) -> float:
         """Return the score of a candidate, which is ``share`` by the text."""
@@ -168,7 +170,7 @@ class ModelVerifier:
         )
         for group, members, reviews in zip(groups, judged, grouped, strict=True):
             complete = [review for review in reviews if not review.cut]
-            shares = [self.judgement.scores(review.text, members, problem, grader) for review in complete]
+            shares = [self.judgement.scores(r.text, members, problem, grader, r.first) for r in complete]
             for place, i in enumerate(group):
                 pairs = [
                     (review, share[place])
@@ -202,20 +204,22 @@ class ModelVerifier:
         problem, tokenizer = problem.without_gold(), context.engine.tokenizer
         built = [self._prompt(problem, group, context, earlier) for group in groups]
         prompts = [prompt for prompt, _ in built]
-        first: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
-        places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
+        same: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
+        places = [same.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
         samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
         requests = [
             self._request(prompts[g], context.stream(problem.id, self.name, f"{stage}-{g}", n))
             for g, n in samples
         ]
         completions = yield Generate(requests, context.engine if self.model else None)
+        first = self._first_number(context)
         reviews: dict[int, list[Review]] = {}
         for (g, _), completion in zip(samples, completions, strict=True):
             cut = completion.cut and not self.judgement.complete(completion.text)
             text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
             right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
-            review = Review(completion, text, prompt, self._weight(completion), cut, right, built[g][1])
+            weight, shown = self._weight(completion), built[g][1]
+            review = Review(completion, text, prompt, weight, cut, right, shown, first)
             reviews.setdefault(g, []).append(review)
         return [reviews[place] for place in places]
 
@@ -236,6 +240,11 @@ class ModelVerifier:
         if count < len(texts):
             warn_of_bound(self.name, context.engine.context_length)
         return prompt, min(count, len(texts))
+
+    def _first_number(self, context: Context) -> int:
+        """The number of the first candidate in a prompt."""
+        shows = self.presentation.shows_candidates
+        return context.prompts.wording.review(self.name).first if shows else 1
 
     def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(

@@ -104,9 +104,12 @@ class Judgement(Protocol):
         ...
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
     ) -> list[float]:
-        """Return 1 for each candidate that ``text`` calls correct, else 0."""
+        """Return 1 for each candidate that ``text`` calls correct, else 0.
+
+        ``first`` is the number of the first candidate in the prompt.
+        """
         ...
 
 
@@ -123,7 +126,7 @@ class FreshSolution:
         return grader.extract(text, problem.answer_type, problem.question)
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
     ) -> list[float]:
         kind = problem.answer_type
         answer = self.read(text, problem, grader)
@@ -134,13 +137,10 @@ class FreshSolution:
 class NamedChoice:
     """The model writes the numbers of the correct candidates, or None, on its last ``Correct:`` line.
 
-    A candidate alone in its prompt counts as correct if the first 0 or 1 of that line is 1.
-
-    Args:
-        first: The first candidate's number in the prompt. With 0 a candidate shown alone is named, too.
+    A candidate alone in its prompt counts as correct if the first 0 or 1 of that line is 1. If the prompt
+    numbers candidates from 0, it is named, too.
     """
 
-    first: int = 1
     writes_answer = False
 
     def complete(self, text: str) -> bool:
@@ -150,12 +150,12 @@ class NamedChoice:
         return None
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
     ) -> list[float]:
         named = verdict_numbers(text)
-        if len(candidates) == self.first == 1:
+        if len(candidates) == first == 1:
             return [float(next((number for number in named if number in (0, 1)), 0))]
-        return [float(i in named) for i in range(self.first, self.first + len(candidates))]
+        return [float(i in named) for i in range(first, first + len(candidates))]
 
 
 def verdict_numbers(text: str) -> tuple[int, ...]:

@@ -85,8 +85,9 @@ class ReasoningViaPlanning(SampledMethod):
         exploration: Exploration weight of UCT.
         usefulness_weight: w in the reward usefulness ** w * confidence ** (1 - w) of a node.
         expected_confidence: The confidence before a node's visit.
-        shots: Worked decompositions in its prompts, at most as many as the wording has; 0 shows
-            ``DECOMPOSITIONS``, since a model needs examples to write sub-questions.
+        shots: Worked decompositions in its prompts, at most as many as the wording has. None shows as many as
+            the prompt of a question has exemplars, or ``DECOMPOSITIONS`` where it has none, since a model
+            needs examples to write sub-questions.
     """
 
     actions: int = 4
@@ -98,7 +99,7 @@ class ReasoningViaPlanning(SampledMethod):
     usefulness_weight: float = 0.5
     expected_confidence: float = 0.8
     top_p: float = 0.95
-    shots: int = 0
+    shots: int | None = None
     name: str = "rap"
     short: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}
 
@@ -106,7 +107,8 @@ class ReasoningViaPlanning(SampledMethod):
         counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")
         for key in ("usefulness_weight", "expected_confidence"):
             real(key, getattr(self, key), least=0.0, most=1.0)
-        whole("shots", self.shots, least=0)
+        if self.shots is not None:
+            whole("shots", self.shots, least=1)
         real("exploration", self.exploration, least=0.0)
         check_sampling(self, fix="questions and answers are sampled")
 
@@ -216,7 +218,8 @@ class ReasoningViaPlanning(SampledMethod):
     def _prompt(
         self, kind: str, problem: Problem, context: Context, earlier: Earlier, **fields: str
     ) -> Prompt:
-        return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **fields)
+        shots = self.shots or len(context.prompts.exemplars) or DECOMPOSITIONS
+        return context.prompts.task(kind, problem, earlier, shots=shots, **fields)
 
     def _requests(
         self, prompt: Prompt, numbers: range, problem: Problem, context: Context, *stage: object

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, AnalyticAcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 from torch.random import fork_rng
@@ -96,33 +96,31 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
 
 
 @contextmanager
-def _generator_of(seed: int, *stage: object) -> Generator[Callable[[], bool]]:
-    """Seed torch's global generator of the CPU inside, and restore it afterwards.
-
-    The yielded function returns whether any number was drawn. Thompson sampling, for example, draws.
-    """
+def _generator_of(seed: int, *stage: object) -> Generator[None]:
+    """Seed torch's global generator of the CPU inside, and restore it afterwards."""
     with fork_rng(devices=()):
         # torch.manual_seed would seed GPUs, too.
         torch.default_generator.manual_seed(generator_for(seed, *stage).initial_seed())
-        before = torch.get_rng_state()
-        yield lambda: not torch.equal(before, torch.get_rng_state())
+        yield
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class BayesianOptimiser:
     """Fits a surrogate, scores candidate points by an acquisition function, and chooses a batch.
 
     Args:
         surrogate: The Gaussian process.
-        acquisition: A class of analytic acquisition functions with its arguments bound (``_partial_: true``
-            in YAML). It is called with ``model`` and, if it takes it, ``best_f``.
+        acquisition: A class of acquisition functions with its arguments bound (``_partial_: true`` in YAML).
+            It is called with ``model`` and, if it takes it, ``best_f``. One that is not analytic may draw
+            random numbers, as Thompson sampling does; it is called for one problem at a time.
         candidate_points: The discrete set over which the function is maximised.
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
 
     Raises:
-        UserError: For a value out of its range, or an acquisition function that does not work.
+        UserError: For a value out of its range; in :meth:`propose` for an acquisition function that does not
+            work.
     """
 
     surrogate: Surrogate = field(default_factory=Surrogate)
@@ -133,10 +131,6 @@ class BayesianOptimiser:
 
     def __post_init__(self) -> None:
         choice("incumbent", self.incumbent, INCUMBENTS)
-        self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
-        self._takes_best, self._draws_inside = True, False
-        if self.acquisition is not ADAPTIVE_EI:  # the default works; a try imports for half a second
-            self._try_acquisition()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("k", k, least=1)
@@ -148,7 +142,7 @@ class BayesianOptimiser:
         U, y, k = state.U, state.y, state.k
         draws = self._draws(U.shape[-1], state.seed, state.round)
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
-        if self.surrogate.fits or self._draws_inside:
+        if self.surrogate.fits or not self._analytic:
             size = 1  # parameters are fitted to each problem, and draws are each problem's own
         proposals: list[Proposal] = []
         for start in range(0, len(U), size):
@@ -161,53 +155,50 @@ class BayesianOptimiser:
             X = self.candidate_points.place(draws, gp, best, lengths)
             ties = generator_for(state.seed, "ties", state.round)
             order = torch.rand(k, X.shape[-2], dtype=torch.float64, generator=ties)
-            with _generator_of(state.seed, "acquisition", state.round, *state.keys[part]) as drew:
-                proposals += self.batch.choose(self._acquire, gp, X, incumbent, order)
-                if drew() and size > 1:
-                    self._draws_inside = True
-                    return self.propose(state)
+            with _generator_of(state.seed, "acquisition", state.round, *state.keys[part]):
+                proposals += self.batch.choose(self._score, gp, X, incumbent, order)
         return proposals
 
-    def _draw(self, dim: int, seed: int, round: int) -> Tensor:
-        return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))
+    @cached_property
+    def _draws(self) -> Callable[[int, int, int], Tensor]:
+        def draw(dim: int, seed: int, round: int) -> Tensor:
+            return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))
 
-    def _acquire(self, model: Model, best_f: Tensor) -> AcquisitionFunction:
-        best: dict[str, Any] = {"best_f": best_f} if self._takes_best else {}
-        return self.acquisition(model=model, **best)
+        return lru_cache(ROUNDS_KEPT)(draw)
 
-    def _try_acquisition(self) -> None:
-        """Build the acquisition function and call it at 3 points, for a single problem and then for 2."""
-        kind = getattr(self.acquisition, "func", self.acquisition)  # without the arguments that are bound
+    @property
+    def _class(self) -> Any:
+        """The class of the acquisition function, without the arguments that are bound."""
+        return getattr(self.acquisition, "func", self.acquisition)
+
+    @property
+    def _analytic(self) -> bool:
+        return isinstance(self._class, type) and issubclass(self._class, AnalyticAcquisitionFunction)
+
+    def _score(self, model: Model, best_f: Tensor, X: Tensor) -> Tensor:
+        """Return values (N, b) of the acquisition function at ``X`` (N x b or 1 x 1 x d).
+
+        ``best_f`` is (b, 1).
+        """
         try:
-            self._takes_best = "best_f" in signature(kind).parameters
-            for problems in (1, 2):
-                with torch.no_grad(), _generator_of(0, "acquisition") as drew:
-                    self._try_for(problems)
-                    self._draws_inside = drew()
-                if self._draws_inside:  # it is called for one problem at a time
-                    break
+            best: dict[str, Any] = {"best_f": best_f} if "best_f" in signature(self._class).parameters else {}
+            values = self.acquisition(model=model, **best)(X)
+            shape, expected = tuple(values.shape), (len(X), len(best_f))
+            if shape not in (expected, X.shape[:2]):
+                raise ValueError(f"expected values (points, problems) = {expected}, got {shape}")
+            if not torch.isfinite(values).all():
+                raise ValueError("its values are not finite")
         except UserError:
             raise
         except Exception as error:  # BoTorch may raise any error
             raise UserError(
-                "acquisition: expected an analytic acquisition function of BoTorch with all its arguments "
-                f"bound, got {getattr(kind, '__name__', repr(kind))} ({first_line(error)})"
+                "acquisition: expected an acquisition function of BoTorch with all its arguments bound, got "
+                f"{getattr(self._class, '__name__', repr(self._class))} ({first_line(error)})"
             ) from error
-
-    def _try_for(self, problems: int) -> None:
-        """Call the acquisition function once, after an observation of each problem."""
-        origin = torch.zeros(problems, 1, 1, dtype=torch.float64)
-        X = torch.arange(1.0, 3 * problems + 1, dtype=torch.float64).reshape(3, problems, 1, 1)
-        values = self._acquire(Surrogate().model(origin, origin[..., 0]), origin[..., 0])(X)
-        if tuple(values.shape) != (3, problems):
-            raise ValueError(
-                f"expected values (points, problems) = (3, {problems}) at X (3, {problems}, 1, 1), got "
-                f"{tuple(values.shape)}"
-            )
-        if not torch.isfinite(values).all():
-            raise ValueError("its values are not finite")
+        return values.expand(expected)
 
 
+@dataclass(frozen=True)
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I).
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
@@ -26,8 +25,9 @@ from soft_reasoning.search.surrogate import CheapMarginalsGP
 TIE = 1e-10
 """Values closer than this, relative to the largest, are ties, which the seed breaks. So rounding, which
 differs between batch sizes, does not affect the choice."""
-Acquire = Callable[[Model, Tensor], AcquisitionFunction]
-"""Builds the acquisition function from a model and the values (b, 1) to improve on."""
+Score: TypeAlias = Callable[[Model, Tensor, Tensor], Tensor]
+"""The acquisition function: a model of b problems, the values (b, 1) to improve on and points (N x b or 1 x 1
+x d) -> values (N, b)."""
 _EMPTY = torch.empty(0, dtype=torch.float64)
 
 
@@ -143,12 +143,12 @@ class TopK:
     fantasies: ClassVar[bool] = False
 
     def choose(
-        self, acquire: Acquire, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, order: Tensor
+        self, score: Score, gp: CheapMarginalsGP, X: Tensor, incumbent: Tensor, order: Tensor
     ) -> list[Proposal]:
         """Choose k points for each of b problems.
 
         Args:
-            acquire: Builds the acquisition function.
+            score: The acquisition function.
             gp: The model of the problems.
             X: Candidate points: (N, d) if all problems share them, (b, N, d), or (b, k, M, d) with separate
                 points for each pick.
@@ -164,8 +164,7 @@ class TopK:
             choices = X[:, i] if per_pick else X  # (N, d) or (b, N, d)
             if i == 0 or per_pick or self.fantasies:
                 points = choices.transpose(0, 1) if choices.ndim == 3 else choices.unsqueeze(1)
-                function = acquire(model, best.unsqueeze(-1))
-                values = function(points.unsqueeze(-2)).mT.expand(len(rows), -1)  # (b, N)
+                values = score(model, best.unsqueeze(-1), points.unsqueeze(-2)).mT  # (b, N)
             best_ones = are_best(values if per_pick else values.masked_fill(taken, -torch.inf))
             index = torch.where(best_ones, order[i], -1.0).argmax(-1)
             taken[rows, index] = True

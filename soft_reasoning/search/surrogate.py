@@ -276,7 +276,7 @@ class Surrogate:
                 continue
             if self.ard:
                 part.ard_num_dims = dim
-                part.raw_lengthscale = Parameter(part.raw_lengthscale.detach().repeat(1, dim))
+                part.raw_lengthscale = Parameter(cast(Tensor, part.raw_lengthscale).detach().repeat(1, dim))
             if self.lengthscale is not None:
                 unit = math.sqrt(dim) if self.scaling == "sqrt_d" else 1.0
                 part.lengthscale = torch.tensor(self.lengthscale * unit, dtype=torch.float64)

@@ -11,7 +11,7 @@ from soft_reasoning.testing.surrogate import data, points
 def model_and_best(part=slice(None)):
     """The model of some problems and the value (b, 1) that each is to improve on."""
     U, y = data()
-    model = Surrogate().fit(U[part], y[part])
+    model = Surrogate().model(U[part], y[part])
     return model, model.marginals(model.train_inputs[0])[0].amax(-1, keepdim=True)
 
 

@@ -24,7 +24,7 @@ def points(n=50, d=8, seed=1):
 def models(surrogate, U, y):
     """One model for all problems, or one for each where parameters are fitted."""
     parts = [slice(i, i + 1) for i in range(len(U))] if surrogate.fits else [slice(None)]
-    return [(surrogate.fit(U[part], y[part]), U[part], y[part]) for part in parts]
+    return [(surrogate.model(U[part], y[part]), U[part], y[part]) for part in parts]
 
 
 def is_a_botorch_model_over_a_gpytorch_exact_gp(surrogate):
@@ -38,7 +38,7 @@ def batch_equals_single(surrogate):
     U, y = data()
     together = torch.cat([torch.stack(m.marginals(points()), -1) for m, _, _ in models(surrogate, U, y)])
     for i in range(len(U)):
-        alone = torch.stack(surrogate.fit(U[i : i + 1], y[i : i + 1]).marginals(points()), -1)
+        alone = torch.stack(surrogate.model(U[i : i + 1], y[i : i + 1]).marginals(points()), -1)
         torch.testing.assert_close(alone[0], together[i], rtol=0, atol=1e-9)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.judge.review import NamedChoice, verdict_numbers
+from soft_reasoning.judge.review import verdict_numbers
 from soft_reasoning.judge.verifier import NoVerifier, Oracle, Verdict, verify
 from soft_reasoning.types import (
     Candidate,
@@ -44,8 +44,9 @@ class Prompts:
 
     neutral = False
 
-    def __init__(self, length=1):
+    def __init__(self, length=1, first=1):
         self.asked, self.length = [], length
+        self.wording = SimpleNamespace(review=lambda kind: SimpleNamespace(first=first))
 
     def split(self, text, problem):
         return "", text
@@ -175,16 +176,16 @@ def test_earlier_solutions_leave_the_prompt_before_candidates(earlier):
 
 
 @pytest.mark.parametrize(
-    ("judge", "texts", "scores"),
+    ("judge", "first", "texts", "scores"),
     [
-        (MultiJudge(), ["Some words.\nCorrect: 1, 3, 9\n"], (1, 0, 0, 1)),  # the second has no answer
-        (MultiJudge(judgement=NamedChoice(first=0)), ["Correct: 0, 2\n"], (1, 0, 0, 1)),
-        (SingleJudge(), ["Correct: 1", "Correct: 0", "Correct: None"], (1, 0, 0, 0)),
-        (SingleJudge(), ["Correct: 0 or 1", "Correct: 2, 1, 0", "Correct: 10"], (0, 0, 1, 0)),
+        (MultiJudge(), 1, ["Some words.\nCorrect: 1, 3, 9\n"], (1, 0, 0, 1)),  # the second has no answer
+        (MultiJudge(), 0, ["Correct: 0, 2\n"], (1, 0, 0, 1)),
+        (SingleJudge(), 1, ["Correct: 1", "Correct: 0", "Correct: None"], (1, 0, 0, 0)),
+        (SingleJudge(), 1, ["Correct: 0 or 1", "Correct: 2, 1, 0", "Correct: 10"], (0, 0, 1, 0)),
     ],
 )
-def test_judges_name_numbers_of_what_they_were_shown_or_zero_and_one(judge, texts, scores):
-    verdict, _, _ = run(judge, *texts)
+def test_judges_name_numbers_of_what_they_were_shown_or_zero_and_one(judge, first, texts, scores):
+    verdict, _, _ = run(judge, *texts, prompts=Prompts(first=first))
     assert verdict.scores == scores and verdict.answers == ()
 
 
@@ -244,7 +245,6 @@ def cut(text):
         (MultiGenerate(), "Answer:\n18\n", 1.0),
         (MultiGenerate(), "Answer: 18\n\nThen", 1.0),
         (MultiJudge(), "Correct: 1", None),  # 1, 2?
-        (MultiJudge(judgement=NamedChoice(first=0)), "0\n\nQuestion", 1.0),
         (SingleJudge(), " 1\n\nQuestion", 1.0),
         (ReleasedVerifier(), "Answer: 18", 1.0),  # the public code reads what there is
     ],

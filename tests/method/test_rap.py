@@ -17,6 +17,7 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_method, build_prompts
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.method.rap import FINAL, overall_question, read_answer
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Completion, Problem
 from tests.at_once import AtOnce
@@ -204,8 +205,8 @@ def test_the_bundled_models_prompts_are_those_of_its_training():
 
 @pytest.mark.parametrize(("shots", "shown"), [(0, 4), (1, 1), (8, 8), (9, 8)])
 def test_prompts_show_as_many_decompositions_as_the_data_set_has_exemplars(shots, shown):
-    config = compose_config(["engine=fake", "method=rap", "dataset=gsm8k", f"dataset.shots={shots}"])
-    engine = FakeEngine()
-    steps = build_method(config).solve(PROBLEM, build_context(config, engine))
+    config = compose_config(["engine=fake", "method=rap", "dataset=gsm8k"])
+    engine, exemplars = FakeEngine(), [Exemplar("Why?", "So.", "1")] * shots
+    steps = build_method(config).solve(PROBLEM, build_context(config, engine, exemplars))
     text = engine.tokenizer.decode(next(steps).requests[0].prompt_ids)
     assert text.count("Steps:") == shown + 1 and text.count(FINAL) == shown + 1  # and the task's text

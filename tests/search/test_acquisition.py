@@ -95,7 +95,7 @@ def test_adaptive_tends_to_plain():
     X, best = points()[:, None, None, :], y.amax(-1, keepdim=True)
     values = {}
     for noise in (0.1, 1e9):
-        model = Surrogate(noise=noise).fit(U, y)
+        model = Surrogate(noise=noise).model(U, y)
         for delta in (0.1, 1 - 1e-12):
             values[noise, delta] = NoiseAdaptiveExpectedImprovement(model, best, delta)(X)
         values[noise] = analytic.ExpectedImprovement(model, best)(X)
@@ -105,12 +105,12 @@ def test_adaptive_tends_to_plain():
 
 def test_information_gain_and_omega():
     U, y = data()
-    model = Surrogate(lengthscale=1.0, noise=0.1, variance=1.0).fit(U, y)
+    model = Surrogate(lengthscale=1.0, noise=0.1, variance=1.0).model(U, y)
     K = torch.exp(-0.5 * torch.cdist(U, U).square() / 8)
     expected = 0.5 * torch.logdet(torch.eye(10, dtype=torch.float64) + K / 0.1)
     torch.testing.assert_close(information_gain(model), expected, rtol=0, atol=1e-9)
     # uncorrelated points, lambda = 0.1: gamma = n ln(11) / 2
-    model = Surrogate(lengthscale=1.0, scaling="absolute", noise=0.1, variance=1.0).fit(
+    model = Surrogate(lengthscale=1.0, scaling="absolute", noise=0.1, variance=1.0).model(
         100 * U[:, :5], y[:, :5]
     )
     assert information_gain(model)[0].item() == pytest.approx(2.5 * math.log(11), abs=1e-6)

@@ -92,10 +92,10 @@ def test_thompson_samples_are_those_of_the_posterior():
     optimiser = BayesianOptimiser(
         acquisition=PathwiseThompsonSampling, candidate_points=NormalCandidates(2), batch=TopK()
     )
-    optimiser._draws = lambda *_: torch.tensor([[0.1], [3.0]], dtype=torch.float64)
+    object.__setattr__(optimiser, "_draws", lambda *_: torch.tensor([[0.1], [3.0]], dtype=torch.float64))
     state = {"U": U, "y": torch.tensor([[0.0, 0.4]]), "k": 1, "keys": ["a"], "round": 1}
     far = sum(float(optimiser.propose(SearchState(seed=s, **state))[0].points) == 3.0 for s in range(200))
-    gp = optimiser.surrogate.fit(U, torch.tensor([[0.0, 0.4]], dtype=torch.float64))
+    gp = optimiser.surrogate.model(U, torch.tensor([[0.0, 0.4]], dtype=torch.float64))
     with torch.no_grad():
         near, distant = (gp.posterior(torch.tensor([[[x]]], dtype=torch.float64)) for x in (0.1, 3.0))
     gain = (distant.mean - near.mean) / (distant.variance + near.variance).sqrt()  # nearly independent

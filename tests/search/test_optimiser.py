@@ -178,7 +178,7 @@ def test_ties():
 
 def placed(candidates, problems=2, k=5, d=50):
     U, y = data(problems=problems, n=15, d=d)
-    gp, best = Surrogate().fit(U, y), torch.tensor([3, 7])
+    gp, best = Surrogate().model(U, y), torch.tensor([3, 7])
     draws = candidates.draw(d, generator_for(0, "x"))
     lengths = torch.linspace(6.0, 8.0, problems * k, dtype=torch.float64).reshape(problems, k)
     return candidates.place(draws, gp, best, lengths), U, best
@@ -233,9 +233,9 @@ def test_optimiser_learns_a_half_space():
         None,
     ],
 )
-def test_an_acquisition_function_that_does_not_work_is_refused_when_built(acquisition):
-    with pytest.raises(UserError, match="acquisition: expected an analytic acquisition function") as error:
-        BayesianOptimiser(acquisition=acquisition)
+def test_an_acquisition_function_that_does_not_work_is_refused_in_the_first_round(acquisition):
+    with pytest.raises(UserError, match="acquisition: expected an acquisition function of BoTorch") as error:
+        propose(BayesianOptimiser(acquisition=acquisition))
     assert "\n" not in str(error.value)
 
 

@@ -52,7 +52,7 @@ def test_contract(name, check):
 def test_agrees_with_single_task_gp(noise):
     U, y = data(n=15, d=50)
     X = points(300, 50)
-    mean, variance = Surrogate(lengthscale=1.0, noise=noise, variance=1.0).fit(U, y).marginals(X)
+    mean, variance = Surrogate(lengthscale=1.0, noise=noise, variance=1.0).model(U, y).marginals(X)
     for i in range(len(U)):
         kernel = RBFKernel().double()
         kernel.lengthscale = math.sqrt(50)
@@ -71,19 +71,19 @@ def test_agrees_with_single_task_gp(noise):
 
 def test_the_lengthscale_is_that_of_every_part_of_the_kernel():
     U, y = data()
-    kernel = Surrogate(RBFKernel() + MaternKernel(), lengthscale=3.0).fit(U, y).covar_module
+    kernel = Surrogate(RBFKernel() + MaternKernel(), lengthscale=3.0).model(U, y).covar_module
     parts = [part for part in kernel.modules() if getattr(part, "has_lengthscale", False)]
     assert [part.lengthscale.item() for part in parts] == pytest.approx([3 * math.sqrt(8)] * 2)
     rbf = RBFKernel()
     rbf.lengthscale = 0.7
-    assert Surrogate(rbf, lengthscale=None, variance=None).fit(
+    assert Surrogate(rbf, lengthscale=None, variance=None).model(
         U, y
     ).covar_module.lengthscale.item() == pytest.approx(0.7)
 
 
 def test_map_is_a_maximum_of_the_marginal_likelihood_and_the_prior():
     U, y = data(problems=1)
-    model = Surrogate(fit="map").fit(U, y)
+    model = Surrogate(fit="map").model(U, y)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     kernel = model.covar_module.base_kernel
     top, raw = None, kernel.raw_lengthscale.detach().clone()
@@ -98,13 +98,13 @@ def test_map_is_a_maximum_of_the_marginal_likelihood_and_the_prior():
 
 def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     U, y = data(problems=1)
-    model = Surrogate().fit(U, y)
+    model = Surrogate().model(U, y)
     before = model.marginals(points())[0]
     model.train()
     model.covar_module.outputscale = 1.0
     model.eval()
     torch.testing.assert_close(
-        model.marginals(points())[0], Surrogate(variance=1.0).fit(U, y).marginals(points())[0]
+        model.marginals(points())[0], Surrogate(variance=1.0).model(U, y).marginals(points())[0]
     )
     assert (model.marginals(points())[0] - before).abs().max() > 0.01
 
@@ -133,8 +133,8 @@ def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
 def test_any_kernel_and_mean_from_the_command_line(overrides):
     surrogate = make(compose_config(overrides).surrogate)
     U, y = data(problems=1)
-    mean, variance = surrogate.fit(U, y).marginals(points())
-    default = Surrogate().fit(U, y).marginals(points())
+    mean, variance = surrogate.model(U, y).marginals(points())
+    default = Surrogate().model(U, y).marginals(points())
     assert torch.isfinite(mean).all() and (variance > 0).all()
     assert max((mean - default[0]).abs().max(), (variance - default[1]).abs().max()) > 1e-6
 
@@ -154,10 +154,10 @@ def test_bad_values():
         with pytest.raises(UserError, match=word):
             Surrogate(**kwargs)
     with pytest.raises(UserError, match="kernel: expected a kernel of points with 8 dimensions") as error:
-        Surrogate(RBFKernel(ard_num_dims=3)).fit(*data())
+        Surrogate(RBFKernel(ard_num_dims=3)).model(*data())
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="expected one problem"):
-        Surrogate(fit="map").fit(*data())
+        Surrogate(fit="map").model(*data())
 
 
 @pytest.mark.filterwarnings("ignore:A not p.d.")
@@ -167,9 +167,9 @@ def test_a_nearly_singular_problem_is_fitted_and_changes_no_other():
     U, y = torch.cat([U, U], dim=1), torch.cat([y, y], dim=1)
     U[2] += 0.1 * points(20)
     surrogate = Surrogate(noise=1e-18)
-    together = surrogate.fit(U, y)
+    together = surrogate.model(U, y)
     for i in range(3):  # L itself depends on the number of threads; L L^T shows jitter, 1e-8
-        alone = surrogate.fit(U[i : i + 1], y[i : i + 1])
+        alone = surrogate.model(U[i : i + 1], y[i : i + 1])
         factors = together.conditioned()[0][i], alone.conditioned()[0][0]
         torch.testing.assert_close(*(L @ L.mT for L in factors), rtol=0, atol=1e-12)
     torch.testing.assert_close(together.marginals(U)[0], y, rtol=0, atol=1e-3)
