@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from functools import partial
 
 from soft_reasoning.checks import choice, counts, real, switch, whole
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.schedule.method import Context
-from soft_reasoning.task.objective import Evaluation, Run, TaskObjective, one_prompt, program_answers
+from soft_reasoning.learnt import distinct
+from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.scheduler import Run, run_steps
+from soft_reasoning.task.objective import Evaluation, TaskObjective, one_prompt
 from soft_reasoning.task.screening import SPACES, Screened, screen
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.task.tuning import Tuned, tune
+from soft_reasoning.task.tuning import INITIAL, Tuned, tune
 from soft_reasoning.types import MAX_NEW_TOKENS, Problem, UserError
 
 
@@ -59,7 +61,7 @@ class Tuning:
         if self.space is not None:
             choice("space", self.space, list(SPACES))
         whole("points", self.points, least=2)
-        whole("evaluations", self.evaluations, least=12)
+        whole("evaluations", self.evaluations, least=INITIAL)
         real("validation", self.validation, above=0.0, below=1.0)
         switch("anyway", self.anyway)
         counts(self, "max_new_tokens")
@@ -79,7 +81,6 @@ class Tuning:
         problems: Sequence[Problem],
         context: Context,
         *,
-        history: str | PathLike[str] | None = None,
         run: Run | None = None,
         on_screened: Callable[[Screened], None] = lambda _: None,
         on_evaluation: Callable[[Evaluation], None] = lambda _: None,
@@ -87,12 +88,12 @@ class Tuning:
         """Screen the spaces on the first of ``problems``, and search the one with the largest reach.
 
         A solution is rewarded for its question's reference answer. Where a question has none, the model
-        writes programs, and a solution is rewarded for the share of them whose answer it has.
+        writes programs, and a solution is rewarded for the share of them whose answer it has. A question that
+        is there several times counts once.
 
         Args:
             problems: The questions.
             context: The engine, prompts, grader and seed.
-            history: As for :func:`~soft_reasoning.task.tune`.
             run: As for :class:`~soft_reasoning.task.TaskObjective`.
             on_screened: Called after each space.
             on_evaluation: Called after each point of the search.
@@ -101,59 +102,55 @@ class Tuning:
             UserError: For too few questions with an answer, or questions of several answer types.
         """
         context = one_prompt(problems, context)
-        pairs = rewarded(problems, context, run, self.max_new_tokens)
-        count = round((1 - self.validation) * len(pairs))
-        if count < 2 or count == len(pairs):
+        problems, accepted = rewarded(problems, context, self.max_new_tokens, run)
+        count = round((1 - self.validation) * len(problems))
+        if count < 2 or count == len(problems):
             raise UserError(
                 f"validation: expected two questions or more for the search and one for the comparison, got "
-                f"{len(pairs)} with an answer, of which {self.validation:g} are kept; give more questions"
+                f"{len(problems)} with an answer, of which {self.validation:g} are kept; give more questions"
             )
-        parts = pairs[:count], pairs[count:]
-        screened = screen(
-            [problem for problem, _ in parts[0]],
-            context,
-            self.spaces,
-            points=self.points,
-            accepted=[answers for _, answers in parts[0]],
-            max_new_tokens=self.max_new_tokens,
-            run=run,
-            on_screened=on_screened,
+        objective = partial(
+            TaskObjective, context=context, accepted=accepted, max_new_tokens=self.max_new_tokens, run=run
         )
-        searched = [space for space in screened if space.promising] or (screened if self.anyway else [])
-        if not searched:
+        seen, others = problems[:count], problems[count:]
+        screened: list[Screened] = []
+        greedy: Evaluation | None = None
+        for name, space in self.spaces.items():
+            searched = objective(seen, space)
+            greedy = greedy or searched.ask([None])[0]
+            screened.append(screen(name, searched, greedy, points=self.points))
+            on_screened(screened[-1])
+        candidates = [space for space in screened if space.promising] or (screened if self.anyway else [])
+        if not candidates:
             return TuningResult(screened)
-        chosen = max(searched, key=lambda space: space.reach)
-        search, validation = (
-            TaskObjective(
-                [problem for problem, _ in part],
-                self.spaces[chosen.name],
-                context,
-                accepted=[answers for _, answers in part],
-                max_new_tokens=self.max_new_tokens,
-                run=run,
-            )
-            for part in parts
-        )
-        tuned = tune(
-            search, validation, evaluations=self.evaluations, history=history, on_evaluation=on_evaluation
-        )
-        return TuningResult(screened, chosen.name, tuned)
+        chosen = max(candidates, key=lambda space: space.reach).name
+        search, validation = (objective(part, self.spaces[chosen]) for part in (seen, others))
+        tuned = tune(search, validation, evaluations=self.evaluations, on_evaluation=on_evaluation)
+        return TuningResult(screened, chosen, tuned)
 
 
 def rewarded(
-    problems: Sequence[Problem], context: Context, run: Run | None, max_new_tokens: int
-) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return the problems with the answers that are rewarded, without problems that have none.
+    problems: Sequence[Problem], context: Context, max_new_tokens: int, run: Run | None = None
+) -> tuple[list[Problem], dict[str, Sequence[str]]]:
+    """Return the questions that can teach something, each once, and the answers that are rewarded, by id.
 
-    They are the reference answer, or where there is none those of programs that the model writes, of up to
-    ``max_new_tokens``.
+    These are the reference answer, or where there is none those of programs that the model writes, of up to
+    ``max_new_tokens``. A question none of whose programs runs has none and is left out.
+
+    Raises:
+        UserError: For a question without a reference answer and a prompt that does not ask for programs.
     """
+    problems = distinct(problems)
+    accepted: dict[str, Sequence[str]] = {p.id: [p.gold] for p in problems if p.gold is not None}
     unlabelled = [problem for problem in problems if problem.gold is None]
-    written: dict[str, tuple[str, ...]] = {}
     if unlabelled:
         programs = Programs(max_new_tokens=max_new_tokens)
         programs.check_wording(context.prompts.wording)
-        answers = program_answers(unlabelled, context, programs, run)
-        written = {problem.id: found for problem, found in zip(unlabelled, answers, strict=True)}
-    pairs = [(p, written[p.id] if p.gold is None else (p.gold,)) for p in problems]
-    return [(problem, answers) for problem, answers in pairs if answers]
+
+        def compute(problem: Problem, context: Context) -> Steps[list[str]]:
+            written = yield from programs.write(problem, context, 0, programs.samples, role="verifier")
+            return [program.answer for program in written if program.answer is not None]
+
+        computed = run_steps(compute, unlabelled, context, run=run)
+        accepted |= {p.id: answers for p, answers in zip(unlabelled, computed, strict=True) if answers}
+    return [problem for problem in problems if problem.id in accepted], accepted

@@ -14,10 +14,10 @@ from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.learnt import made_for
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.method.self_consistency import SelfConsistency
 from soft_reasoning.method.verified_sampling import VerifiedSampling
-from soft_reasoning.schedule.learnt import made_for
 from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.search import Stopping
