@@ -32,7 +32,7 @@ class Learnt:
 
     Attributes:
         made_for: The model's weights and the prompt, by :func:`made_for`.
-        questions: Id and :func:`question_fingerprint` of each question that it was learnt from.
+        questions: The :func:`question_fingerprint` of each question that it was learnt from, by its id.
 
     Raises:
         OptionError: For a field of another type or shape, or a number that is not finite.
@@ -126,11 +126,6 @@ def question_fingerprint(question: str) -> str:
     return hashlib.sha256(" ".join(question.split()).casefold().encode()).hexdigest()[:16]
 
 
-def question_marks(problems: Sequence[Problem]) -> dict[str, str]:
-    """Return id and fingerprint of each of ``problems``."""
-    return {problem.id: question_fingerprint(problem.question) for problem in problems}
-
-
 def distinct(problems: Sequence[Problem]) -> list[Problem]:
     """Return the first of ``problems`` with each question, and log how many repeat others.
 
@@ -142,6 +137,12 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
     if repeated := len(problems) - len(first):
         log.warning("%d of %d questions repeat others and are left out", repeated, len(problems))
     return list(first.values())
+
+
+def origin(context: Context, problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
+    """Return the fields of :class:`Learnt` for what is learnt from ``problems``."""
+    questions = {problem.id: question_fingerprint(problem.question) for problem in problems}
+    return {"made_for": made_for(context), "questions": questions}
 
 
 def made_for(context: Context) -> dict[str, str]:

@@ -14,6 +14,8 @@ Message: TypeAlias = tuple[str, str]
 """The role and the text of a message."""
 SAMPLE = "Aye, zinc"
 """The beginning of texts that no template contains."""
+OF_DATES = "aAbBcdHIjmMpSUwWxXyYZ%"
+"""Letters of the fields of dates and times."""
 COMPLETION = "use prompt.layout=completion"
 WITHOUT_SYSTEM = "leave the system message out (prompt.system)"
 
@@ -65,9 +67,9 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, date: datetime, options: Mapping[str, object]) -> None:
         self._tokenizer, self._options = tokenizer, dict(options)
         self.source: str = _chosen(tokenizer, self._options.pop("chat_template", None))
+        dated = _today(date) if "strftime_now" in self.source else ""
         self._options |= {
-            "chat_template": self.source,
-            "strftime_now": date.strftime,  # in place of the clock
+            "chat_template": dated + self.source,
             "tokenize": False,
             "add_generation_prompt": True,
         }
@@ -134,6 +136,13 @@ def _chosen(tokenizer: Any, wanted: Any) -> str:
             f"{wanted or 'none, and none is the default'}; add +prompt.chat_options.chat_template={names[0]}"
         )
     return templates.get(name, name)
+
+
+def _today(day: datetime) -> str:
+    """A macro that replaces the template's clock, since templates are given no functions."""
+    fields = [f"{sign}{letter}" for letter in OF_DATES for sign in ("%", "%-")]
+    replaced = "".join(f"|replace('{field}', '{day.strftime(field)}')" for field in fields)
+    return "{%- macro strftime_now(format) -%}{{ format" + replaced + " }}{%- endmacro -%}"
 
 
 def _squeeze(text: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.probe import Probe, read_states, vote_shares
-from soft_reasoning.learnt import made_for, question_marks
+from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
@@ -67,8 +67,6 @@ class ProbeFitting:
         """
         context = one_prompt(problems, context)
         asked, accepted = rewarded(problems, context, self.max_new_tokens, run)
-        if len(asked) < FOLDS:
-            raise UserError(f"questions: expected {FOLDS} or more with an answer, got {len(asked)}")
         rows, right, groups = list[np.ndarray](), list[bool](), list[int]()
         read = run_steps(self._read, asked, context, run=run)
         for number, (problem, solutions) in enumerate(zip(asked, read, strict=True)):
@@ -79,7 +77,9 @@ class ProbeFitting:
                 right.append(2 * sum(agreed) > len(agreed))
                 groups.append(number)
         if (solved := len(set(groups))) < FOLDS:
-            raise UserError(f"questions: expected {FOLDS} or more with a solution, got {solved}; give more")
+            raise UserError(
+                f"questions: expected {FOLDS} or more with an answer and a solution, got {solved}; give more"
+            )
         X, y = np.stack(rows).astype(np.float64), np.array(right)
         folds = _folds(y, np.array(groups))
         width = X.shape[1] // 2
@@ -94,8 +94,7 @@ class ProbeFitting:
             vote_weight=vote_weight,
             bias=float(bias),
             measured=measured,
-            made_for=made_for(context),
-            questions=question_marks(asked),
+            **origin(context, asked),
         )
 
     def _read(self, problem: Problem, context: Context) -> Steps[list[tuple[str, np.ndarray]]]:

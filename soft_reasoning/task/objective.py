@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.learnt import made_for, question_marks
+from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.method import Context, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
@@ -173,8 +173,7 @@ class TaskObjective(BoxProblem):
             vectors=self.vectors(u).tolist(),
             anchored=self.space.anchored,
             u=tuple(u),
-            made_for=made_for(self.context),
-            questions=question_marks(self.problems),
+            **origin(self.context, self.problems),
         )
 
     def _run(self, steps: Callable[[Problem, Context], Steps[T]]) -> list[T]:

@@ -18,7 +18,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.learnt import question_marks
 from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.space import TaskPoint
 from soft_reasoning.types import generator_for, seed_for
@@ -101,8 +100,8 @@ def _chosen(done: Sequence[Evaluation], objective: TaskObjective, validation: Ta
     finalists = ranked[:FINALISTS]
     results = validation.ask([objective.vectors(evaluation.u) for evaluation in finalists])
     best = max(range(len(results)), key=lambda i: results[i].mean)
-    point = objective.point(finalists[best].u)
-    point = replace(point, questions={**point.questions, **question_marks(validation.problems)})
+    point, other = (each.point(finalists[best].u) for each in (objective, validation))
+    point = replace(point, questions={**point.questions, **other.questions})
     return Tuned(point, finalists[best], results[best], validation.ask([None])[0], tuple(done))
 
 

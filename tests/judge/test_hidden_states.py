@@ -181,9 +181,9 @@ def test_files_of_anything_else_are_refused(tmp_path):
 def test_questions_that_teach_nothing_are_one_line(task):
     context, problems = task
     few = ProbeFitting(samples=1, max_new_tokens=60)
-    with pytest.raises(UserError, match="expected 5 or more with an answer, got 4"):
+    with pytest.raises(UserError, match="expected 5 or more with an answer and a solution, got 4"):
         few.fit(problems[:4], context)
-    with pytest.raises(UserError, match="expected 5 or more with a solution, got 0"):
+    with pytest.raises(UserError, match="expected 5 or more with an answer and a solution, got 0"):
         ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
     [(_, solved)] = drive(problems[:1], SelfConsistency(samples=1, max_new_tokens=60), context)
     wrong = [replace(problem, gold="no number") for problem in problems[1:12]]
