@@ -52,7 +52,7 @@ class Learnt:
                 raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
 
     @property
-    def hidden_size(self) -> int:
+    def hidden_size(self) -> float:
         """D, the size of the embeddings and hidden states that its numbers belong to."""
         raise NotImplementedError
 

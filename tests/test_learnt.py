@@ -67,7 +67,7 @@ def test_a_damaged_number_is_one_line_with_file_and_field(tmp_path, kind, conten
         (TaskPoint, {"made_for": ["model"]}, "made_for"),
         (TaskPoint, {"questions": {"q": 5}}, "questions"),
         (TaskPoint, {"more": 1}, "more"),
-        (Probe, {"weights": [1, 2, 3]}, "weights"),
+        (Probe, {"weights": []}, "weights"),
         (Probe, {"measured": {"auc": "high"}}, "measured"),
     ],
 )
@@ -95,5 +95,7 @@ def test_numbers_for_another_width_are_refused(context):
     point = TaskPoint(**POINT, made_for=made_for(context))
     with pytest.raises(UserError, match="point: expected numbers for a hidden size of"):
         list(drive(PROBLEMS[:1], SoftToken(point=point), context))
-    with pytest.raises(UserError, match="probe: expected numbers for a hidden size of .*, got 1; tune again"):
-        Probe(**PROBE, made_for=made_for(context)).check_fits(context)
+    size = context.engine.hidden_size
+    for weights in ([1.0, 2.0], [1.0] * (2 * size + 1)):
+        with pytest.raises(UserError, match=f"probe: expected numbers for a hidden size of {size}, got"):
+            Probe(**PROBE | {"weights": weights}, made_for=made_for(context)).check_fits(context)

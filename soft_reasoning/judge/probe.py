@@ -56,8 +56,6 @@ class Probe(Learnt):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "weights", vector("weights", self.weights))
-        if len(self.weights) % 2:
-            raise OptionError("weights", f"expected an even number of weights, got {len(self.weights)}")
         for name in ("vote_weight", "bias"):
             vector(name, [getattr(self, name)])
         measured: Any = self.measured
@@ -65,8 +63,8 @@ class Probe(Learnt):
             raise OptionError("measured", f"expected finite numbers by name, got {measured!r:.40}")
 
     @property
-    def hidden_size(self) -> int:
-        return len(self.weights) // 2
+    def hidden_size(self) -> float:
+        return len(self.weights) / 2
 
     def read_log_odds(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context

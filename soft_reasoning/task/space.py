@@ -90,7 +90,7 @@ class TaskPoint(Learnt):
         object.__setattr__(self, "u", vector("u", self.u))
 
     @property
-    def hidden_size(self) -> int:
+    def hidden_size(self) -> float:
         return len(self.vectors[0])
 
     def request(

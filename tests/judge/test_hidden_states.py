@@ -1,13 +1,11 @@
 """A probe of hidden states: what it reads, what it refuses, and what it changes in a vote."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from soft_reasoning.checks import OptionError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.fake import FakeEngine
@@ -166,16 +164,6 @@ def test_another_model_prompt_or_engine_is_refused_in_one_line(task, probe):
         value(problems[35], other, lambda p, c: verifier.verify(p, candidates, c, ()))
     with pytest.raises(UserError, match="hidden_state: expected an engine that reads hidden states"):
         fake.add([Request((1, 2), max_new_tokens=0, hidden_state=DEPTH)])
-
-
-def test_files_of_anything_else_are_refused(tmp_path):
-    path = tmp_path / "probe.json"
-    for text in ("", "{}", json.dumps({"weights": ["x"], "bias": 0.0})):
-        path.write_text(text)
-        with pytest.raises(OptionError, match="probe: expected a file"):
-            ProbeVerifier(probe=path)
-    with pytest.raises(OptionError, match="No such file"):
-        ProbeVerifier(probe=tmp_path / "missing.json")
 
 
 def test_questions_that_teach_nothing_are_one_line(task):
