@@ -14,8 +14,8 @@ from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.task.learning import rewarded
 from soft_reasoning.task.objective import one_prompt
+from soft_reasoning.task.tuning import rewarded
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Sampling, UserError
 
 FOLDS = 5

@@ -71,7 +71,7 @@ class TaskObjective(BoxProblem):
         space: The soft tokens.
         context: The engine, prompts, grader and seed.
         accepted: The answers that are rewarded, each with an equal share of 1, by the question's id; None is
-            the reference answer alone. :func:`~soft_reasoning.task.learning.rewarded` gives answers where
+            the reference answer alone. :func:`~soft_reasoning.task.tuning.rewarded` gives answers where
             there are no references.
         max_new_tokens: Tokens per solution.
         negate: Whether to return -f, for optimisers that minimise.

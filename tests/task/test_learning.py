@@ -11,7 +11,7 @@ from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.task import SPACES, Screened, Spread, TaskObjective, Tuning
-from soft_reasoning.task.learning import rewarded
+from soft_reasoning.task.tuning import rewarded
 from soft_reasoning.types import UserError
 from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, WRONG, Programmer, world
 from tests.task.world import PROBLEMS, fake_context
@@ -43,7 +43,7 @@ def test_the_promising_space_of_the_largest_reach_is_searched(context, monkeypat
         OFFSET: Screened(OFFSET, 0.4, (0.5, 0.5), Spread(0.05, 0.01, 0.1)),
         four: Screened(four, 0.4, (0.9, 0.9), Spread(0.0, 0.0, 0.1)),  # chance alone
     }
-    monkeypatch.setattr("soft_reasoning.task.learning.screen", lambda name, *_, **__: spreads[name])
+    monkeypatch.setattr("soft_reasoning.task.tuning.screen", lambda name, *_, **__: spreads[name])
     assert Tuning(evaluations=12, max_new_tokens=20).learn(PROBLEMS, context).space == OFFSET
 
 
