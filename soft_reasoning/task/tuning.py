@@ -90,6 +90,13 @@ class Tuning:
 
     Raises:
         OptionError: For a value out of its range.
+
+    Example:
+        >>> problems = [reasoner.problem(question, gold) for question, gold in rows]
+        >>> learned = Tuning().learn(problems, reasoner.context, run=reasoner.run_methods)
+        >>> if learned.tuned is not None:
+        ...     learned.tuned.point.save("point.json")
+        ...     reasoner.solve(question, method=SoftToken(point="point.json"))
     """
 
     space: str | None = None
