@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from soft_reasoning.judge.reward import rewards_of
 from soft_reasoning.method.rounds import Rounds
 from soft_reasoning.method.soft_reasoning import SearchSpace, SoftReasoning
-from soft_reasoning.schedule.method import Context, Limits, Method, Steps
-from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from soft_reasoning.schedule.method import Context, Limits, Steps
+from soft_reasoning.schedule.scheduler import Run, run_steps
+from soft_reasoning.search.box import BoxProblem
+from soft_reasoning.types import Candidate, Problem, Usage, UserError
 
 T = TypeVar("T")
 
 
-class SoftReasoningObjective(BaseTestProblem):
+class SoftReasoningObjective(BoxProblem):
     """f(u): the reward of the answer that follows the soft token x of a point u in R^d.
 
     The method's embedding maps points to soft tokens:
@@ -33,10 +31,9 @@ class SoftReasoningObjective(BaseTestProblem):
 
     ``objective(X)`` for X (n, d) completes the question from each point, verifies the n candidates together
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
-    candidates and, for some verifiers, on earlier rounds. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension:
-    uniform points of this box have the variance of N(0, I), from which the method draws its first points.
-    Points outside the box are evaluated, too. With ``decoding=sampled``, the default, a point may get another
-    reward each time. With ``decoding=greedy`` the reward is a function of the point.
+    candidates and, for some verifiers, on earlier rounds. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension.
+    Points outside this box are evaluated, too. With ``decoding=sampled``, the default, a point may get
+    another reward each time. With ``decoding=greedy`` the reward is a function of the point.
 
     ``SoftReasoner.objective`` creates an objective. The second example needs no reasoner and no
     configuration.
@@ -48,8 +45,8 @@ class SoftReasoningObjective(BaseTestProblem):
         context: The engine, prompts, grader and seed.
         negate: Whether to return -f, for optimisers that minimise.
         noise_std: Standard deviation of noise that is added to each reward, as in BoTorch's test problems.
-        run: Solves the problem with a method and returns the result. None drives the engine in the caller's
-            thread; no other thread may then use the engine.
+        run: Solves problems with a method. None drives the engine in the caller's thread; no other thread may
+            then use the engine.
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
@@ -72,9 +69,6 @@ class SoftReasoningObjective(BaseTestProblem):
         >>> objective = SoftReasoningObjective(Problem("1", "Sam has ...?"), method, context)
     """
 
-    _is_minimization_by_default = False
-    _check_grad_at_opt = False
-
     def __init__(
         self,
         problem: Problem,
@@ -83,7 +77,7 @@ class SoftReasoningObjective(BaseTestProblem):
         *,
         negate: bool = False,
         noise_std: float | None = None,
-        run: Callable[[Problem, Method], Result] | None = None,
+        run: Run | None = None,
     ) -> None:
         if not isinstance(cast(Any, method), SoftReasoning):
             raise UserError(
@@ -91,14 +85,11 @@ class SoftReasoningObjective(BaseTestProblem):
                 f"method={getattr(method, 'name', method)}"
             )
         self._problem, self._context = problem, replace(context, limits=Limits())
-        self._solve = run or self._drive
+        self._solve = run
         self._rounds = Rounds(method, problem, self._context)
         self.usage: dict[str, Usage] = {}
         self.space: SearchSpace = self._run(method.open(problem, self._context))
-        self.dim: int = self.space.dim
-        self.continuous_inds: list[int] = list(range(self.dim))
-        self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
-        super().__init__(noise_std=noise_std, negate=negate)
+        super().__init__(self.space.dim, negate=negate, noise_std=noise_std)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
         """Return the rewards, shape (batch,), of points ``X`` (batch x d), evaluated in one round.
@@ -109,24 +100,12 @@ class SoftReasoningObjective(BaseTestProblem):
         Raises:
             ValueError: If the points have another dimension or are not finite.
         """
-        points = self._checked(X)
+        points = self.checked(X)
         if not len(points):
             return X.new_zeros(X.shape[:-1])
         self._run(self.space.evaluate(points, self._rounds))
         rewards = rewards_of(self.candidates[-len(points) :])
         return torch.tensor(rewards, dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        return self.evaluate_true(X)
-
-    def _checked(self, X: Tensor) -> Tensor:
-        if X.ndim == 0 or X.shape[-1] != self.dim:
-            raise ValueError(f"expected points (batch x {self.dim}), got {tuple(X.shape)}")
-        points = X.detach().double().cpu().reshape(-1, self.dim)
-        for row, point in enumerate(points):
-            if not torch.isfinite(point).all():
-                raise ValueError(f"expected finite points, got NaN or infinity in row {row} of {len(points)}")
-        return points
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -170,25 +149,6 @@ class SoftReasoningObjective(BaseTestProblem):
 
     def _run(self, steps: Steps[T]) -> T:
         """Return the result of ``steps`` after the engine has answered all its effects."""
-        method = _Steps(steps)
-        for role, usage in self._solve(self._problem, method).usage.items():
-            self.usage[role] = self.usage.get(role, Usage()) + usage
-        return method.value
-
-    def _drive(self, problem: Problem, method: Method) -> Result:
-        [(_, result)] = drive([problem], method, self._context)
-        return result
-
-
-class _Steps(Generic[T]):
-    """A method that runs another generator and stores its return value."""
-
-    name = "objective"
-    value: T
-
-    def __init__(self, steps: Steps[T]):
-        self._steps = steps
-
-    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        self.value = yield from self._steps
-        return Result(None, ())
+        problems, context = [self._problem], self._context
+        [returned] = run_steps(lambda _, __: steps, problems, context, run=self._solve, usage=self.usage)
+        return returned

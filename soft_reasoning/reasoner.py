@@ -345,8 +345,8 @@ class SoftReasoner:
         method, context = self.setup.solving(options, self._base, self._models)
         method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method
 
-        def run(problem: Problem, method: Method) -> Result:
-            return self.run_methods([problem], method, context)[0]
+        def run(problems: Sequence[Problem], method: Method) -> Sequence[Result]:
+            return self.run_methods(problems, method, context)
 
         return SoftReasoningObjective(problem, method, context, negate=negate, noise_std=noise_std, run=run)
 

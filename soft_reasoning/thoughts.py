@@ -1,7 +1,7 @@
 """The thoughts of a model before its answer, and the marks around them.
 
 In most vocabularies the marks are special tokens. Engines leave these in a text and drop all other special
-tokens (``engines/text.py``).
+tokens (``engine/text.py``).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types checks thoughts answers demo prompts engine schedule search judge task method objective questions "
-    "configuration solution reasoner serve lab commands run testing"
+    "types checks thoughts answers demo prompts engine schedule learnt search judge task method objective "
+    "questions configuration solution reasoner serve lab commands run testing"
 ).split()
 LAB = ("data", "runs", "reports")
 RUNS = "soft_reasoning.lab.runs"

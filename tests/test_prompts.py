@@ -68,9 +68,7 @@ def test_positions_of_the_soft_token(tokenizer):
     [
         (Wording, {"stop": "Question"}, "stop: expected a list of non-empty strings, got 'Q"),
         (Wording, {"ask": "no question"}, "ask: expected a string with {question} and no other field"),
-        (Wording, {"ask": "{question:d}"}, "ask: expected"),
         (Wording, {"cue": 3}, "cue: expected a string, got 3"),
-        (ReviewWording, {"ask": "{question}"}, "ask: expected a string with {question}, {solutions} and no"),
         (ReviewWording, {"solution": "{j}"}, "solution: expected a string with perhaps {i}, {text}"),
         (ReviewWording, {"worked": "{reply}"}, "worked: expected a string with perhaps {question}"),
         (TaskWording, {"step": "{reply}"}, "step: expected a string with perhaps {asked}, perhaps"),
@@ -84,21 +82,6 @@ def test_a_wording_that_cannot_be_filled_in_is_refused(kind, texts, message):
         kind(**usual | texts)
     line = str(caught.value)
     assert line.startswith(message) and "\n" not in line
-
-
-def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
-    tokenizer.chat_template = (
-        "{% for m in messages %}{% if m['role'] == 'system' %}"
-        "{{ raise_exception('System role not supported') }}{% endif %}{{ m['content'] }}{% endfor %}"
-    )
-    try:
-        Prompts(tokenizer, wording(), layout="chat").solve(PROBLEM)
-        with pytest.raises(
-            UserError, match="rejects .*System role not supported.*; leave the system message"
-        ):
-            Prompts(tokenizer, wording(), layout="chat", system="Task")
-    finally:
-        tokenizer.chat_template = None
 
 
 def test_bad_input_is_one_line(tokenizer):
@@ -118,10 +101,8 @@ def test_bad_input_is_one_line(tokenizer):
 
 def test_copies_of_the_prompts_differ_in_their_stops_and_bounds(tokenizer):
     prompts = Prompts(tokenizer, wording())
-    plain = prompts.solve(PROBLEM)
-    stopped, bounded = (
-        prompts.ending(["zinc"]).solve(PROBLEM),
-        prompts.ending(max_new_tokens=7).solve(PROBLEM),
+    plain, stopped, bounded = (
+        each.solve(PROBLEM) for each in (prompts, prompts.ending(["zinc"]), prompts.ending(max_new_tokens=7))
     )
     assert stopped == replace(plain, stop=(*plain.stop, "zinc"))
     assert bounded == replace(plain, max_new_tokens=7) and plain.max_new_tokens is None

@@ -76,8 +76,10 @@ def test_bad_values(reasoner):
     objective = reasoner.objective(QUESTION)
     with pytest.raises(ValueError, match="batch x 50"):
         objective(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="finite"):
-        objective(torch.full((1, 50), float("nan")))
+    X = torch.zeros(2, 50, dtype=torch.float64)
+    X[1, 3] = float("nan")
+    with pytest.raises(ValueError, match="expected finite points, got NaN or infinity in row 1 of 2"):
+        objective(X)
     for ask in (lambda: objective.answer, lambda: objective.best):
         with pytest.raises(UserError, match="call the objective first"):
             ask()
@@ -90,17 +92,13 @@ def test_bad_values(reasoner):
             greedy.objective(QUESTION)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [{"max_tokens": 1}, {"max_seconds": 1.0}, {"k": 2}, {"rounds": 1}]
-    + [{"acquisition": "ei"}, {"stopping": "none"}],
-    ids=str,
-)
-def test_an_option_that_cannot_act_is_refused(reasoner, option):
-    [name] = option
-    with pytest.raises(UserError, match=f"^{name}: expected an option that the reward of a point depends on"):
-        reasoner.objective(QUESTION, **option)
-    assert reasoner.objective(QUESTION, **{name: None}).dim == 50
+def test_an_option_that_cannot_act_is_refused(reasoner):
+    for name, value in {"max_tokens": 1, "k": 2, "rounds": 1, "acquisition": "ei"}.items():
+        with pytest.raises(
+            UserError, match=f"^{name}: expected an option that the reward of a point depends"
+        ):
+            reasoner.objective(QUESTION, **{name: value})
+    assert reasoner.objective(QUESTION, k=None).dim == 50
 
 
 def test_negate_and_empty_batches_are_botorch_s(reasoner):
@@ -157,6 +155,3 @@ def test_noise_seed_and_dimensions_are_those_of_a_test_problem(reasoner):
     assert reasoner.objective(QUESTION, dim=7).dim == 7
     first, other = (reasoner.objective(QUESTION, seed=seed) for seed in (0, 1))
     assert first.space.context.seed == 0 and other.space.context.seed == 1
-    X[1, 3] = float("nan")
-    with pytest.raises(ValueError, match="expected finite points, got NaN or infinity in row 1 of 2"):
-        plain(X)

@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from experiments.task.gradient import gradient
-from experiments.task.parts import FINALISTS, Found, Parts, validated
+from experiments.task.parts import Found, Parts, validated
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.lab.data import build_dataset
@@ -68,9 +68,8 @@ def bayesian(parts: Parts, space: TaskSpace, history: Path) -> Found:
         objective,
         parts.objective(parts.validation, space),
         evaluations=EVALUATIONS,
-        finalists=FINALISTS,
-        history=history,
     )
+    history.write_text("".join(json.dumps(asdict(evaluation)) + "\n" for evaluation in found.evaluations))
     assert found.validation is not None
     return objective.vectors(found.point.u), found.search.mean, found.validation.mean, EVALUATIONS
 
@@ -108,8 +107,8 @@ def evolution(parts: Parts, space: TaskSpace, history: Path) -> Found:
 def hard_tokens(parts: Parts, space: TaskSpace, history: Path) -> Found:
     """The likeliest first tokens, by their mean probability over the training problems."""
     engine = parts.context.engine
-    objective = parts.objective(parts.training, TaskSpace(kind="mixture", dim=EVALUATIONS))
-    vectors = list(engine.embed(objective.likely).unsqueeze(1))
+    objective = parts.objective(parts.training, TaskSpace())
+    vectors = list(engine.embed(objective.likely(EVALUATIONS)).unsqueeze(1))
     return validated(parts, space, vectors, objective.ask(vectors))
 
 

@@ -88,7 +88,7 @@ def gradient(
     parts: Parts, space: TaskSpace, history: Path, max_new_tokens: int = 300, epochs: int = EPOCHS
 ) -> Found:
     """Gradient descent from the likeliest first tokens."""
-    likely = parts.objective(parts.training, TaskSpace(kind="mixture", dim=space.tokens)).likely
+    likely = parts.objective(parts.training, TaskSpace()).likely(space.tokens)
     vectors = list(descend(parts, parts.context.engine.embed(likely), max_new_tokens, epochs))
     return validated(parts, space, vectors, parts.objective(parts.training, space).ask(vectors))
 

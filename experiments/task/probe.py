@@ -39,7 +39,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.judge.probe import vote_shares
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.method.mixed_consistency import MixedConsistency
-from soft_reasoning.task.probe import ProbeFitting, regression
+from soft_reasoning.task.fitting import ProbeFitting, regression
 
 REPEATS = 2
 SHIPPED = "mean and last state, votes"

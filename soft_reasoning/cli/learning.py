@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -32,9 +33,8 @@ from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, des
 from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
-from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.schedule.scheduler import Run, drive
 from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tuning, TuningResult
-from soft_reasoning.task.objective import Run
 from soft_reasoning.types import Problem, Result, Usage
 
 HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
@@ -88,7 +88,7 @@ def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
                     use = ["method=mixed_consistency"] if computes else ["method=best_of_n", "verifier=probe"]
                     report_probe(probe, folder, after(*use, f"probe={folder / PROBE}"))
                 else:
-                    learned = _learn(learner, problems, context, folder, run, display)
+                    learned = _learn(learner, problems, context, run, display)
                     report(learned, folder, after("method=soft_token", f"point={folder / POINT}"))
 
 
@@ -101,7 +101,7 @@ def next_command(config: Mapping[str, Any], words: Sequence[str], asked: int, *o
 
 
 def _learn(
-    tuning: Tuning, problems: Sequence[Problem], context: Context, folder: Path, run: Run, display: Progress
+    tuning: Tuning, problems: Sequence[Problem], context: Context, run: Run, display: Progress
 ) -> TuningResult:
     """Learn soft tokens, with every space and every best point on the ``display``."""
     screened: list[Screened] = []
@@ -125,7 +125,6 @@ def _learn(
     return tuning.learn(
         problems,
         context,
-        history=folder / HISTORY,
         run=run,
         on_screened=on_screened,
         on_evaluation=on_evaluation,
@@ -182,7 +181,9 @@ def report_probe(probe: Probe, folder: Path, after: str) -> None:
         f"{percent(measured['right'])} % of them correct.",
         f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
         f"{measured['auc_votes']:.2f}); {within}.",
-        f"To use it on the next questions: {after}",
+        f"To use it on the next questions: {after}"
+        if measured["auc"] > measured["auc_votes"]
+        else "It tells them apart no better than the votes alone, so it does not help.",
     ]
     write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")
     print("\n".join([*lines, str(folder / REPORT)]))
@@ -196,7 +197,7 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
-        for name in (POINT, PLOT, "search.pdf"):  # of a search with tune.anyway=true
+        for name in (POINT, HISTORY, PLOT, "search.pdf"):  # of a search with tune.anyway=true
             (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
@@ -206,6 +207,8 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
         ]
     else:
         learned.tuned.point.save(folder / POINT)
+        lines = [json.dumps(asdict(evaluation)) + "\n" for evaluation in learned.tuned.evaluations]
+        write_text(folder / HISTORY, "".join(lines))
         lines = [
             f"Searched {learned.space}: {len(learned.tuned.evaluations)} points.",
             describe_gain(learned.tuned),
@@ -243,13 +246,12 @@ def screening_table(screened: Sequence[Screened]) -> Table:
             percent(space.greedy),
             percent(fmean(space.means)),
             f"{percent(min(space.means), 0)} to {percent(max(space.means), 0)}",
-            percent(space.changed, 0),
             deviation(space),
             f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)"),
         ]
         for space in screened
     ]
-    columns = ["space", "greedy %", "points %", "lowest and highest", "solutions changed %"]
+    columns = ["space", "greedy %", "points %", "lowest and highest"]
     return Table([*columns, "deviation beyond chance", "reach over greedy"], rows)
 
 

@@ -24,7 +24,7 @@ from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
 from soft_reasoning.lab.runs.signals import check_signals
-from soft_reasoning.schedule.learnt import Learnt
+from soft_reasoning.learnt import Learnt
 from soft_reasoning.types import UserError
 
 COMPARE = """\

@@ -49,7 +49,8 @@ class Setting:
         Raises:
             UserError: For an unknown name, and for a value that a class rejects.
         """
-        return limited(make({**self.node(group, name), **options}, group), self.max_new_tokens)
+        key = "" if group == "method" else group  # a method's options are named without it
+        return limited(make({**self.node(group, name), **options}, key), self.max_new_tokens)
 
     def node(self, group: str, name: str | None = None) -> dict[str, Any]:
         """Return a choice as plain data, with the choices of other groups inside it."""
@@ -136,7 +137,7 @@ def make(data: Any, key: str = "") -> Any:
         try:
             return target(**inside)
         except OptionError as error:
-            raise type(error)(f"{key}.{error.name}", error.message) from error
+            raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return [make(value, key) for value in cast(Sequence[Any], data)]
     return data
@@ -162,11 +163,11 @@ def _check_options(target: Callable[..., Any], values: Mapping[str, Any], key: s
     for name in values:
         if name not in known and not takes_any:
             message = f"expected an option of {target.__qualname__} ({', '.join(known)}), got {name}"
-            raise OptionError(f"{key}.{name}", message + near(name, known))
+            raise OptionError(f"{key}.{name}".lstrip("."), message + near(name, known))
     for name, parameter in {} if later else known.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and parameter.default is parameter.empty and name not in values:
-            raise OptionError(f"{key}.{name}", "expected a value, got none; add it")
+            raise OptionError(f"{key}.{name}".lstrip("."), "expected a value, got none; add it")
 
 
 @cache

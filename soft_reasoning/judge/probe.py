@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import OptionError, finite
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.verifier import Verdict
+from soft_reasoning.learnt import Learnt, vector
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Generate, Problem, Request
 
@@ -40,20 +41,30 @@ class Probe(Learnt):
         vote_weight: The log-odds that v = 1 adds.
         bias: The log-odds at h = 0 and v = 0.
         measured: Its cross-validated quality when it was fitted.
+
+    Raises:
+        OptionError: As for :class:`~soft_reasoning.learnt.Learnt`.
     """
 
-    weights: tuple[float, ...]
+    weights: Sequence[float]
     vote_weight: float
     bias: float
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
     option: ClassVar[str] = "probe"
     command: ClassVar[str] = "soft-reasoning tune tune=probe"
 
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
-        weights = tuple(map(float, content["weights"]))
-        numbers = {name: float(content[name]) for name in ("vote_weight", "bias")}
-        return {**content, "weights": weights, **numbers}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "weights", vector("weights", self.weights))
+        for name in ("vote_weight", "bias"):
+            vector(name, [getattr(self, name)])
+        measured: Any = self.measured
+        if not isinstance(measured, Mapping) or not all(finite(value) for value in measured.values()):
+            raise OptionError("measured", f"expected finite numbers by name, got {measured!r:.40}")
+
+    @property
+    def hidden_size(self) -> float:
+        return len(self.weights) / 2
 
     def read_log_odds(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context

@@ -10,6 +10,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import torch
+
 from soft_reasoning.checks import choice, form
 from soft_reasoning.prompts.chat import ChatTemplate, Message, PromptEncoder
 from soft_reasoning.prompts.wording import Exemplar, Wording
@@ -91,7 +93,6 @@ class Prompts:
         self._head = wording.head + "".join(shown)
         # A problem's prompt is built for a check before any model work and again in every round.
         self._solution = lru_cache(CACHED_PROMPTS)(self._solution_prompt)
-        self._headers = lru_cache(CACHED_PROMPTS)(self._header_lengths)
         self._cue = wording.cue
         self.marks: Marks | None = None
         """The marks around the thoughts in which a solution begins, or None."""
@@ -245,11 +246,9 @@ class Prompts:
         if self.layout == "completion" or problem.given is not None:
             before, after = self._encode_text.opening(prompt.ids), 0
         else:
-            before, after = self._headers(problem.messages)
+            before, after = self._header_lengths(problem.messages)
         if placement == "first":
             return before
-        import torch  # takes seconds, which wrong options do without
-
         span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
         draw = generator_for(seed, problem.id, "placement")
         return before + 1 + int(torch.randint(span, (), generator=draw))

@@ -12,7 +12,7 @@ from soft_reasoning.types import UserError
 SOME_TEXT = "7 (seven)"
 Message: TypeAlias = tuple[str, str]
 """The role and the text of a message."""
-PROBE = "Aye, zinc"
+SAMPLE = "Aye, zinc"
 """The beginning of texts that no template contains."""
 OF_DATES = "aAbBcdHIjmMpSUwWxXyYZ%"
 """Letters of the fields of dates and times."""
@@ -92,7 +92,7 @@ class ChatTemplate:
 
     def _find_roles_of_parts(self, roles: tuple[str, ...]) -> frozenset[str]:
         """Return the roles whose messages the template reads as lists of parts."""
-        messages = [(role, f"{PROBE} {i}.") for i, role in enumerate(roles)]
+        messages = [(role, f"{SAMPLE} {i}.") for i, role in enumerate(roles)]
         everyone = frozenset(roles)
         best, reason = len(roles) + 1, UserError()
         for of_parts in (frozenset[str](), frozenset({"user"}), everyone - {"system"}, everyone):
@@ -126,22 +126,20 @@ class ChatTemplate:
 
 def _chosen(tokenizer: Any, wanted: Any) -> str:
     """The template ``wanted`` (a name or a text), or the tokenizer's default."""
-    templates = tokenizer.chat_template
+    templates, name = tokenizer.chat_template, wanted or "default"
     if not isinstance(templates, dict):
         return templates if wanted is None else wanted
-    if (wanted or "default") in templates:
-        return templates[wanted or "default"]
-    if wanted is None or "{" not in wanted:  # else it is a template
+    if name not in templates and "{" not in name:  # with a brace it is a template
         names = sorted(map(str, templates))
         raise UserError(
             f"prompt.layout=chat: expected one of this tokenizer's chat templates ({', '.join(names)}), got "
             f"{wanted or 'none, and none is the default'}; add +prompt.chat_options.chat_template={names[0]}"
         )
-    return wanted
+    return templates.get(name, name)
 
 
 def _today(day: datetime) -> str:
-    """A macro that replaces the template's clock."""
+    """A macro that replaces the template's clock, since templates are given no functions."""
     fields = [f"{sign}{letter}" for letter in OF_DATES for sign in ("%", "%-")]
     replaced = "".join(f"|replace('{field}', '{day.strftime(field)}')" for field in fields)
     return "{%- macro strftime_now(format) -%}{{ format" + replaced + " }}{%- endmacro -%}"

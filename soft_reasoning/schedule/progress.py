@@ -1,17 +1,14 @@
-"""Progress on standard error: tqdm's bar on a terminal or in a notebook, otherwise lines at intervals."""
+"""Progress on standard error: tqdm's bar on a terminal or in a notebook, otherwise its text at intervals."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any, TextIO
 
-FIRST, EVERY = 3.0, 15.0
-"""Seconds until the first line without a terminal, and between two lines."""
-
-REDRAW = 0.2
-"""Seconds between two states of the bar."""
+REDRAW, EVERY = 0.2, 15.0
+"""Seconds between two states of a bar, and between two lines without a terminal."""
 
 UNREAD = 20
 """A warning is printed if none of this many first problems has a readable answer."""
@@ -28,31 +25,28 @@ class Progress:
     def __init__(
         self, total: int, *, enabled: bool = True, unit: str = "problem", stream: TextIO | None = None
     ) -> None:
-        self.total, self._unit = total, unit
+        self.total: int = total
         self.done: int = 0
         self.tokens: int = 0
         self._replayed = 0  # those of the tokens that were replayed
         self._read = self._graded = self._correct = self._covered = 0
         self._written: Sequence[int] = ()  # tokens of each unfinished problem
-        self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
+        self._enabled, self._unit, self._stream = enabled, unit, sys.stderr if stream is None else stream
+        self._live = self._stream.isatty() or "ipykernel" in sys.modules
         self._bar: Any = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._before = self.tokens - self._replayed
-        self._start = perf_counter()
-        self._next = self._start + (REDRAW if self._bar is not None else FIRST)
 
     def __enter__(self) -> Progress:
-        self._begin()
-        if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
+        if self._enabled:
             from tqdm.auto import tqdm
 
+            self._before = self.tokens - self._replayed
             self._bar = tqdm(
                 total=self.total,
                 initial=self.done,
                 unit=self._unit,
-                file=self._stream,
+                file=self._stream if self._live else io.StringIO(),
+                mininterval=REDRAW if self._live else EVERY,
+                miniters=0,
                 leave=False,
                 disable=False,
                 dynamic_ncols=True,
@@ -107,26 +101,19 @@ class Progress:
 
     def show(self) -> None:
         """Redraw the bar, or print a line, if the last one is old enough."""
-        if not self._enabled or perf_counter() < self._next:
+        if self._bar is None:
             return
-        self._next = perf_counter() + (REDRAW if self._bar is not None else EVERY)
-        if self._bar is not None:
-            self._bar.n = self.done
-            self._bar.set_postfix_str(self.state())
-        else:
-            self.say(f"{self.done}/{self.total} {self._unit}s, {self.state()}")
-
-    def state(self) -> str:
-        """Describe the counts of correct, wrong and unfinished problems, and the tokens with their speed."""
         graded = [f"{self._correct} correct", f"{self._graded - self._correct} wrong"] if self._graded else []
         tokens = self.tokens - self._replayed - self._before + sum(self._written)
-        speed = tokens / max(perf_counter() - self._start, 1e-9)
+        speed = tokens / max(self._bar.format_dict["elapsed"], 1e-9)
         parts = [*graded, f"{len(self._written)} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]
-        return ", ".join(parts)
+        self._bar.set_postfix_str(", ".join(parts), refresh=False)
+        if self._bar.update(self.done - self._bar.n) and not self._live:
+            self.say(str(self._bar))
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is a bar."""
-        if self._bar is not None:
+        if self._bar is not None and self._live:
             self._bar.write(line, file=self._stream)
         else:
             print(line, file=self._stream, flush=True)

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count, islice
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import Submitted, check_answers, find_handler, grouped
 from soft_reasoning.schedule.job import Clock, Job
-from soft_reasoning.schedule.method import Context, Method
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.schedule.method import Context, Method, Steps
+from soft_reasoning.types import Problem, Result, Usage, UserError
+
+T = TypeVar("T")
 
 MAX_LIVE = 64
 """Problems advanced together: enough for an engine's batch, few enough to bound memory."""
@@ -172,3 +174,50 @@ def drive(
                 watch([job.written for job in scheduler.live])
     finally:
         scheduler.drop(scheduler.live)
+
+
+Run: TypeAlias = Callable[[Sequence[Problem], Method], Sequence[Result]]
+"""Solves problems with a method and returns their results in order."""
+
+
+class _Each(Generic[T]):
+    """A method that runs other steps for each problem and keeps what they return."""
+
+    name = "each"
+
+    def __init__(self, steps: Callable[[Problem, Context], Steps[T]]) -> None:
+        self._steps = steps
+        self.returned: dict[str, T] = {}
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        self.returned[problem.id] = yield from self._steps(problem, context)
+        return Result(None, ())
+
+
+def run_steps(
+    steps: Callable[[Problem, Context], Steps[T]],
+    problems: Sequence[Problem],
+    context: Context,
+    *,
+    run: Run | None = None,
+    usage: dict[str, Usage] | None = None,
+) -> list[T]:
+    """Run ``steps`` for each of ``problems`` in the same batches, and return what they return, in order.
+
+    Args:
+        steps: Called with a problem and its context; yields effects as a method does.
+        problems: The problems.
+        context: The context.
+        run: Solves problems with a method. None drives the engine in the caller's thread; no other thread may
+            then use the engine.
+        usage: Token counts by role, to which those of the problems are added.
+    """
+    method, total = _Each(steps), {} if usage is None else usage
+    if run is None:
+        results = [result for _, result in drive(problems, method, context)]
+    else:
+        results = run(problems, method)
+    for result in results:
+        for role, used in result.usage.items():
+            total[role] = total.get(role, Usage()) + used
+    return [method.returned[problem.id] for problem in problems]

@@ -8,30 +8,24 @@ questions, and what is left is chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import torch
 from scipy import stats
 
-from soft_reasoning.checks import real, whole
-from soft_reasoning.schedule.method import Context
-from soft_reasoning.task.objective import Evaluation, Run, TaskObjective
+from soft_reasoning.checks import whole
+from soft_reasoning.task.objective import Evaluation, TaskObjective
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import MAX_NEW_TOKENS, Problem, generator_for
+from soft_reasoning.types import generator_for
 
 SPACES: Mapping[str, TaskSpace] = {
     "one vector for the first token": TaskSpace(),
     "four vectors for the first tokens": TaskSpace(tokens=4),
-    "eight vectors for the first tokens": TaskSpace(tokens=8),
-    "first token + 0.5 rms": TaskSpace(kind="offset", scale=0.5),
-    "first token + 1 rms": TaskSpace(kind="offset", scale=1.0),
-    "first token + 1.5 rms": TaskSpace(kind="offset", scale=1.5),
-    "mixture of 24 first tokens": TaskSpace(kind="mixture", dim=24),
-    "four vectors before the question": TaskSpace(tokens=4, scale=1.0, placement="first"),
+    "first token + 1.5 rms": TaskSpace(anchored=True),
 }
-"""Scales and spaces that :func:`screen` compares by default."""
+"""Those in which points were measured to differ by more than chance (experiments/results/task.md)."""
 WORTH = 0.015
 """Mean reward that the best points of a space must gain over greedy decoding to be worth a search."""
 
@@ -45,7 +39,7 @@ class Spread:
     high: float
 
 
-def spread(rewards: Sequence[Sequence[float]], confidence: float = 0.95) -> Spread:
+def spread(rewards: Sequence[Sequence[float]]) -> Spread:
     """Estimate the standard deviation of the points' true means from their ``rewards`` (points x questions).
 
     With mean squares MS of points and of what is left, the variance between points is
@@ -59,7 +53,6 @@ def spread(rewards: Sequence[Sequence[float]], confidence: float = 0.95) -> Spre
     points, questions = table.shape if table.ndim == 2 else (0, 0)
     whole("points", points, least=2)
     whole("questions", questions, least=2)
-    real("confidence", confidence, above=0.0, below=1.0)
     means = table.mean(1)
     left = table - means[:, None] - table.mean(0) + table.mean()
     degrees = points - 1, (points - 1) * (questions - 1)
@@ -68,9 +61,8 @@ def spread(rewards: Sequence[Sequence[float]], confidence: float = 0.95) -> Spre
     if chance <= 0:  # all points answer alike, or differ by constants
         deviation = math.sqrt(between / questions)
         return Spread(deviation, 0.0, deviation)
-    tail, ratio = (1 - confidence) / 2, between / chance
-    quantiles = [float(stats.f.ppf(share, *degrees)) for share in (1 - tail, tail)]
-    bounds = [(ratio / quantile - 1) * chance / questions for quantile in quantiles]
+    quantiles = [float(stats.f.ppf(share, *degrees)) for share in (0.975, 0.025)]
+    bounds = [(between / quantile - chance) / questions for quantile in quantiles]
     variances = [(between - chance) / questions, *bounds]
     return Spread(*(math.sqrt(max(variance, 0.0)) for variance in variances))
 
@@ -83,14 +75,12 @@ class Screened:
         name: Its name.
         greedy: The mean reward of greedy decoding on the same questions.
         means: The mean reward of each point.
-        changed: The mean share of the greedy solutions that a point changes.
         spread: What there is to find.
     """
 
     name: str
     greedy: float
     means: tuple[float, ...]
-    changed: float
     spread: Spread
 
     @property
@@ -104,44 +94,18 @@ class Screened:
         return self.spread.low > 0 and self.reach >= WORTH
 
 
-def screen(
-    problems: Sequence[Problem],
-    context: Context,
-    spaces: Mapping[str, TaskSpace] = SPACES,
-    *,
-    points: int = 12,
-    accepted: Sequence[Sequence[str]] | None = None,
-    max_new_tokens: int = MAX_NEW_TOKENS,
-    run: Run | None = None,
-    on_screened: Callable[[Screened], None] = lambda _: None,
-) -> list[Screened]:
-    """Try ``points`` random points of each of ``spaces`` on ``problems``, and estimate what there is to find.
+def screen(name: str, objective: TaskObjective, greedy: Evaluation, *, points: int = 12) -> Screened:
+    """Evaluate random points of a space, and estimate what there is to find.
 
-    ``on_screened`` is called after each space. The other arguments are those of :class:`TaskObjective`.
+    Args:
+        name: The space's name, which decides the points.
+        objective: The questions and the space.
+        greedy: Greedy decoding of the same questions, ``objective.ask([None])[0]``.
+        points: Number of points.
     """
     whole("points", points, least=2)
-    screened: list[Screened] = []
-    greedy: dict[int, Evaluation] = {}
-    for name, space in spaces.items():
-        objective = TaskObjective(
-            problems, space, context, accepted=accepted, max_new_tokens=max_new_tokens, run=run
-        )
-        if objective.replaced not in greedy:
-            [greedy[objective.replaced]] = objective.ask([None])
-        plain = greedy[objective.replaced]
-        X = torch.randn(
-            points, objective.dim, dtype=torch.float64, generator=generator_for(context.seed, "screen", name)
-        )
-        evaluations = objective.evaluate(X)
-        changed = [a != b for e in evaluations for a, b in zip(e.texts, plain.texts, strict=True)]
-        screened.append(
-            Screened(
-                name,
-                plain.mean,
-                tuple(e.mean for e in evaluations),
-                fmean(changed),
-                spread([e.rewards for e in evaluations]),
-            )
-        )
-        on_screened(screened[-1])
-    return screened
+    stream = generator_for(objective.context.seed, "screen", name)
+    X = torch.randn(points, objective.dim, dtype=torch.float64, generator=stream)
+    evaluations = objective.evaluate(X)
+    rewards = [evaluation.rewards for evaluation in evaluations]
+    return Screened(name, greedy.mean, tuple(e.mean for e in evaluations), spread(rewards))

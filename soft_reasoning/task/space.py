@@ -1,6 +1,7 @@
 """Soft tokens that all questions of a task share: a space of them, and a point of it that was found.
 
-u in R^d -> vectors (m, D) -> soft tokens: the vectors, or a question's greedy tokens plus the vectors
+u in R^d -> vectors (m, D) -> soft tokens, which begin the answer: the vectors, or a question's greedy tokens
+plus the vectors
 """
 
 from __future__ import annotations
@@ -13,79 +14,47 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, choice, counts, real
+from soft_reasoning.checks import OptionError, counts, real, switch
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.schedule.learnt import Learnt
+from soft_reasoning.learnt import Learnt, vector
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import greedy_tokens, solution_request
-from soft_reasoning.search.embedding import LinearSubspace, SimplexSubspace, gaussian_matrix
-from soft_reasoning.types import Problem, Prompt, Request
-
-SCALES = {"vector": 1.5, "offset": 1.0, "mixture": 3.0}
-"""The kinds of spaces with their default scales."""
+from soft_reasoning.search.embedding import LinearSubspace, gaussian_matrix
+from soft_reasoning.types import Problem, Request
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpace:
-    """A family of soft tokens, the same for every question.
+    """A family of soft tokens, the same for every question: x = scale rms A u / sqrt(d).
+
+    A is one Gaussian matrix for all soft tokens together, and rms the embedding table's root mean square.
 
     Args:
-        kind: ``vector``: x = scale rms A u / sqrt(d), one Gaussian matrix A for all soft tokens together.
-            ``offset``: the same, added to each question's greedy first tokens. ``mixture``: each soft token
-            is the mixture of the ``dim`` first tokens that are likeliest over the questions, with weights
-            softmax(scale u).
         tokens: m, soft tokens.
-        scale: In units of the embedding table's root mean square, or the inverse temperature of a mixture.
-            None is that of ``SCALES``.
-        dim: d, dimensions of the search (of each soft token for a mixture).
-        placement: Place of the soft tokens: ``last`` begins the answer, ``first`` is before the question.
+        scale: The length of a soft token in units of rms, for u of N(0, I).
+        dim: d, dimensions of the search.
+        anchored: Whether x is added to each question's greedy first tokens.
 
     Raises:
-        OptionError: For a value out of its range, or an offset that begins no answer.
+        OptionError: For a value out of its range.
     """
 
-    kind: str = "vector"
     tokens: int = 1
-    scale: float | None = None
+    scale: float = 1.5
     dim: int = 20
-    placement: str = "last"
+    anchored: bool = False
 
     def __post_init__(self) -> None:
-        choice("kind", self.kind, list(SCALES))
-        choice("placement", self.placement, PLACEMENTS)
         counts(self, "tokens", "dim")
-        if self.scale is not None:
-            real("scale", self.scale, above=0.0)
-        if self.anchored and self.placement != "last":
-            raise OptionError("placement", f"expected last with kind=offset, got {self.placement}")
+        real("scale", self.scale, above=0.0)
+        switch("anchored", self.anchored)
 
-    @property
-    def anchored(self) -> bool:
-        """Whether a question's greedy first tokens are added to the vectors."""
-        return self.kind == "offset"
-
-    @property
-    def likely_tokens(self) -> int:
-        """Number of likely first tokens that :meth:`bind` needs."""
-        return self.dim if self.kind == "mixture" else 0
-
-    @property
-    def dimensions(self) -> int:
-        """Dimensions of a point u."""
-        return self.dim * (self.tokens if self.kind == "mixture" else 1)
-
-    def bind(self, engine: Engine, seed: int, likely: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
-        """Return the map from points (n, d) to vectors (n, m, D).
-
-        ``seed`` draws the matrix A; ``likely`` are the ids of the likely tokens.
-        """
-        scale = SCALES[self.kind] if self.scale is None else self.scale
-        if self.kind == "mixture":
-            return SimplexSubspace(engine.embed(likely).double(), self.tokens, scale)
+    def bind(self, engine: Engine, seed: int) -> Callable[[Tensor], Tensor]:
+        """Return the map from points (n, d) to vectors (n, m, D); ``seed`` draws the matrix A."""
         width = self.tokens * engine.hidden_size
         A = gaussian_matrix(seed, width, self.dim)
-        linear = LinearSubspace(torch.zeros(1, width), A, scale * engine.embedding_rms / math.sqrt(self.dim))
+        scale = self.scale * engine.embedding_rms / math.sqrt(self.dim)
+        linear = LinearSubspace(torch.zeros(1, width), A, scale)
         return lambda U: linear(U).reshape(len(U), self.tokens, engine.hidden_size)
 
 
@@ -96,24 +65,33 @@ class TaskPoint(Learnt):
     Attributes:
         vectors: (m, D).
         anchored: Whether each question's greedy first tokens are added to them.
-        placement: As in :class:`TaskSpace`.
         u: The point in its space.
+
+    Raises:
+        OptionError: As for :class:`~soft_reasoning.learnt.Learnt`.
     """
 
-    vectors: tuple[tuple[float, ...], ...]
+    vectors: Sequence[Sequence[float]]
     anchored: bool = False
-    placement: str = "last"
-    u: tuple[float, ...] = ()
+    u: Sequence[float] = ()
     option: ClassVar[str] = "point"
     command: ClassVar[str] = "soft-reasoning tune"
 
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
-        vectors = tuple(tuple(map(float, row)) for row in content["vectors"])
-        if len({len(row) for row in vectors}) != 1:
-            raise ValueError("expected vectors of one width")
-        choice("point.placement", content.get("placement", "last"), PLACEMENTS)
-        return {**content, "vectors": vectors, "u": tuple(map(float, content["u"]))}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        switch("anchored", self.anchored)
+        rows: Any = self.vectors
+        if not isinstance(rows, list | tuple) or not rows:
+            raise OptionError("vectors", f"expected one or more vectors, got {rows!r:.40}")
+        vectors = tuple(vector("vectors", row) for row in rows)
+        if len({len(row) for row in vectors}) > 1:
+            raise OptionError("vectors", "expected vectors of one width, got several")
+        object.__setattr__(self, "vectors", vectors)
+        object.__setattr__(self, "u", vector("u", self.u))
+
+    @property
+    def hidden_size(self) -> float:
+        return len(self.vectors[0])
 
     def request(
         self, problem: Problem, context: Context, max_new_tokens: int, **fields: Any
@@ -121,22 +99,19 @@ class TaskPoint(Learnt):
         """Return the requests for completions after the soft tokens, by the index of their random draws."""
         soft = torch.tensor(self.vectors, dtype=torch.float32)
         if self.anchored:
-            soft = soft + (yield from greedy_anchor(context.prompts.solve(problem), len(soft), context))
-        return lambda index: task_request(
-            soft, self.placement, problem, context, max_new_tokens, index=index, **fields
-        )
+            soft = soft + (yield from greedy_anchor(problem, len(soft), context))
+        return lambda index: task_request(soft, problem, context, max_new_tokens, index=index, **fields)
 
 
 def task_request(
-    soft: Tensor, placement: str, problem: Problem, context: Context, max_new_tokens: int, **fields: Any
+    soft: Tensor, problem: Problem, context: Context, max_new_tokens: int, **fields: Any
 ) -> Request:
-    """Return the request for a completion with ``soft`` (m, D) at ``placement``."""
-    prompt = context.prompts.solve(problem)
-    position = context.prompts.position(prompt, placement, problem, seed=context.seed)
-    return solution_request(problem, context, max_new_tokens, soft=soft, position=position, **fields)
+    """Return the request for a completion after ``soft`` (m, D), at the end of the prompt."""
+    end = len(context.prompts.solve(problem).ids)
+    return solution_request(problem, context, max_new_tokens, soft=soft, position=end, **fields)
 
 
-def greedy_anchor(prompt: Prompt, count: int, context: Context) -> Steps[Tensor]:
+def greedy_anchor(problem: Problem, count: int, context: Context) -> Steps[Tensor]:
     """Return the embeddings (count, D) of the greedy first tokens."""
-    tokens = yield from greedy_tokens(prompt, count)
+    tokens = yield from greedy_tokens(context.prompts.solve(problem), count)
     return context.engine.embed(tokens)

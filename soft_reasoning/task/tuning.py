@@ -1,12 +1,13 @@
-"""The search for a task's soft tokens: Bayesian optimisation in a trust region, and a validation."""
+"""A task learnt from its questions: screen the spaces, search the most promising one, validate its points.
+
+The search is Bayesian optimisation in a trust region.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from os import PathLike
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -20,11 +21,22 @@ from botorch.utils.sampling import manual_seed
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, local_path, real, whole
-from soft_reasoning.task.objective import Evaluation, TaskObjective
-from soft_reasoning.task.space import TaskPoint
-from soft_reasoning.types import generator_for, seed_for
+from soft_reasoning.checks import choice, counts, real, switch, whole
+from soft_reasoning.judge.programs import Programs
+from soft_reasoning.learnt import distinct
+from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.scheduler import Run, run_steps
+from soft_reasoning.task.objective import Evaluation, TaskObjective, one_prompt
+from soft_reasoning.task.screening import SPACES, Screened, screen
+from soft_reasoning.task.space import TaskPoint, TaskSpace
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, UserError, generator_for, seed_for
 
+INITIAL = 12
+"""Random points at the start."""
+REGION = 0.6
+"""Half the trust region's width, as a share of half the bounds' width."""
+FINALISTS = 5
+"""Points that are validated."""
 RESTARTS, RAW_SAMPLES, SAMPLES = 2, 64, 64
 """Of the acquisition function's optimisation, and of the posterior in it."""
 
@@ -48,127 +60,210 @@ class Tuned:
     evaluations: Sequence[Evaluation]
 
 
+@dataclass(frozen=True)
+class TuningResult:
+    """What a task taught.
+
+    Attributes:
+        screened: Each space after random points.
+        space: The name of the space that was searched; None if there was nothing to find.
+        tuned: What the search found there; None without a search.
+    """
+
+    screened: Sequence[Screened]
+    space: str | None = None
+    tuned: Tuned | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Learns soft tokens that all questions of a task share.
+
+    Args:
+        space: The only space that is screened and searched, by its name in ``SPACES``; None screens all.
+        points: Random points of each space in the screening.
+        evaluations: Points of the search.
+        validation: Share of the questions on which the best points are compared; the screening and the
+            search see the others.
+        anyway: Whether to search, too, where the screening shows nothing to find.
+        max_new_tokens: Tokens per solution, and per program where programs give the answers.
+
+    Raises:
+        OptionError: For a value out of its range.
+
+    Example:
+        >>> problems = [reasoner.problem(question, gold) for question, gold in rows]
+        >>> learned = Tuning().learn(problems, reasoner.context, run=reasoner.run_methods)
+        >>> if learned.tuned is not None:
+        ...     learned.tuned.point.save("point.json")
+        ...     reasoner.solve(question, method=SoftToken(point="point.json"))
+    """
+
+    space: str | None = None
+    points: int = 12
+    evaluations: int = 72
+    validation: float = 0.6
+    anyway: bool = False
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    def __post_init__(self) -> None:
+        if self.space is not None:
+            choice("space", self.space, list(SPACES))
+        whole("points", self.points, least=2)
+        whole("evaluations", self.evaluations, least=INITIAL)
+        real("validation", self.validation, above=0.0, below=1.0)
+        switch("anyway", self.anyway)
+        counts(self, "max_new_tokens")
+
+    @property
+    def spaces(self) -> Mapping[str, TaskSpace]:
+        """The spaces that are screened."""
+        return SPACES if self.space is None else {self.space: SPACES[self.space]}
+
+    @property
+    def work(self) -> int:
+        """Number of points that are evaluated at most."""
+        return self.points * len(self.spaces) + self.evaluations
+
+    def learn(
+        self,
+        problems: Sequence[Problem],
+        context: Context,
+        *,
+        run: Run | None = None,
+        on_screened: Callable[[Screened], None] = lambda _: None,
+        on_evaluation: Callable[[Evaluation], None] = lambda _: None,
+    ) -> TuningResult:
+        """Screen the spaces on the first of ``problems``, and search the one with the largest reach.
+
+        A solution is rewarded for its question's reference answer. Where a question has none, the model
+        writes programs, and a solution is rewarded for the share of them whose answer it has. A question that
+        is there several times counts once.
+
+        Args:
+            problems: The questions.
+            context: The engine, prompts, grader and seed.
+            run: As for :class:`~soft_reasoning.task.TaskObjective`.
+            on_screened: Called after each space.
+            on_evaluation: Called after each point of the search.
+
+        Raises:
+            UserError: For too few questions with an answer, or questions of several answer types.
+        """
+        context = one_prompt(problems, context)
+        problems, accepted = rewarded(problems, context, self.max_new_tokens, run)
+        count = round((1 - self.validation) * len(problems))
+        if count < 2 or count == len(problems):
+            raise UserError(
+                f"validation: expected two questions or more for the search and one for the comparison, got "
+                f"{len(problems)} with an answer, of which {self.validation:g} are kept; give more questions"
+            )
+        objective = partial(
+            TaskObjective, context=context, accepted=accepted, max_new_tokens=self.max_new_tokens, run=run
+        )
+        seen, others = problems[:count], problems[count:]
+        screened: list[Screened] = []
+        greedy: Evaluation | None = None
+        for name, space in self.spaces.items():
+            searched = objective(seen, space)
+            greedy = greedy or searched.ask([None])[0]
+            screened.append(screen(name, searched, greedy, points=self.points))
+            on_screened(screened[-1])
+        candidates = [space for space in screened if space.promising] or (screened if self.anyway else [])
+        if not candidates:
+            return TuningResult(screened)
+        chosen = max(candidates, key=lambda space: space.reach).name
+        search, validation = (objective(part, self.spaces[chosen]) for part in (seen, others))
+        tuned = tune(search, validation, evaluations=self.evaluations, on_evaluation=on_evaluation)
+        return TuningResult(screened, chosen, tuned)
+
+
+def rewarded(
+    problems: Sequence[Problem], context: Context, max_new_tokens: int, run: Run | None = None
+) -> tuple[list[Problem], dict[str, Sequence[str]]]:
+    """Return the questions that can teach something, each once, and the answers that are rewarded, by id.
+
+    These are the reference answer, or where there is none those of programs that the model writes, of up to
+    ``max_new_tokens``. A question none of whose programs runs has none and is left out.
+
+    Raises:
+        UserError: For a question without a reference answer and a prompt that does not ask for programs.
+    """
+    problems = distinct(problems)
+    accepted: dict[str, Sequence[str]] = {p.id: [p.gold] for p in problems if p.gold is not None}
+    unlabelled = [problem for problem in problems if problem.gold is None]
+    if unlabelled:
+        programs = Programs(max_new_tokens=max_new_tokens)
+        programs.check_wording(context.prompts.wording)
+
+        def compute(problem: Problem, context: Context) -> Steps[list[str]]:
+            written = yield from programs.write(problem, context, 0, programs.samples, role="verifier")
+            return [program.answer for program in written if program.answer is not None]
+
+        computed = run_steps(compute, unlabelled, context, run=run)
+        accepted |= {p.id: answers for p, answers in zip(unlabelled, computed, strict=True) if answers}
+    return [problem for problem in problems if problem.id in accepted], accepted
+
+
 def tune(
     objective: TaskObjective,
     validation: TaskObjective | None = None,
     *,
     evaluations: int = 72,
-    initial: int = 12,
-    batch: int = 1,
-    region: float = 0.6,
-    finalists: int = 5,
-    history: str | PathLike[str] | None = None,
     on_evaluation: Callable[[Evaluation], None] = lambda _: None,
 ) -> Tuned:
     """Search ``objective``'s space for the point with the highest mean reward.
 
-    ``initial`` points are random and are evaluated together. Later ones, ``batch`` at a time, maximise
+    The first points are random and are evaluated together. Each later one maximises
     q-log-noisy-expected-improvement under a Gaussian process with the binomial variances as known noise,
-    within a trust region around the point of highest posterior mean. The ``finalists``, those of highest
+    within a trust region around the point of highest posterior mean. The finalists, those of highest
     posterior mean, are compared on the validation questions; without them the first finalist is taken.
+
+    An interrupted search that is started again with a store of completions generates only what is missing.
 
     Args:
         objective: The questions that the search sees.
         validation: Further questions in the same space.
         evaluations: Points in all.
-        initial: Random points at the start.
-        batch: Later points that are proposed and evaluated together.
-        region: Half the trust region's width, as a share of half the bounds' width.
-        finalists: Points that are validated.
-        history: A file to which each evaluation is appended. An existing one is continued: its points are
-            not evaluated again.
         on_evaluation: Called after each evaluation.
 
     Raises:
-        OptionError: For a value out of its range, or a file of another search.
+        OptionError: For fewer evaluations than random points.
     """
-    whole("initial", initial, least=2)
-    whole("evaluations", evaluations, least=initial)
-    whole("batch", batch, least=1)
-    whole("finalists", finalists, least=1)
-    real("region", region, above=0.0, most=1.0)
-    seed = objective.context.seed
-    bounds = cast(Tensor, objective.bounds).double()
-    random = torch.rand(
-        initial, objective.dim, dtype=torch.float64, generator=generator_for(seed, "tune", "initial")
-    )
-    random = bounds[0] + (bounds[1] - bounds[0]) * random
-    file = None if history is None else local_path("history", history)
-    known = [] if file is None else read_history(file, objective)
-    done = known[:evaluations]
-    while len(done) < evaluations:
-        if len(done) < initial:
-            points = random[len(done) :]
-        else:
-            start = len(done) - (len(done) - initial) % batch  # of a batch that was interrupted
-            count = min(batch, evaluations - start)
-            points = propose(done[:start], bounds, region, count, seed_for(seed, "tune", start))
-            points = points[len(done) - start :]
+    whole("evaluations", evaluations, least=INITIAL)
+    seed, bounds = objective.context.seed, cast(Tensor, objective.bounds).double()
+    stream = generator_for(seed, "tune", "initial")
+    random = torch.rand(INITIAL, objective.dim, dtype=torch.float64, generator=stream)
+    points, done = bounds[0] + (bounds[1] - bounds[0]) * random, list[Evaluation]()
+    while True:
         for evaluation in objective.evaluate(points):
             done.append(evaluation)
-            if file is not None:
-                with open(file, "a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(asdict(evaluation)) + "\n")
             on_evaluation(evaluation)
-    return _chosen(done, objective, validation, finalists)
+        if len(done) == evaluations:
+            return _chosen(done, objective, validation)
+        points = propose(done, bounds, seed_for(seed, "tune", len(done)))
 
 
-def _chosen(
-    done: Sequence[Evaluation], objective: TaskObjective, validation: TaskObjective | None, finalists: int
-) -> Tuned:
-    """The best of the ``finalists`` of a search on the validation questions, beside greedy decoding."""
-    means = posterior_means(done, cast(Tensor, objective.bounds).double())
-    ranked = [done[i] for i in sorted(range(len(done)), key=lambda i: -means[i])]
-    chosen, validated = ranked[0], None
-    judge = objective if validation is None else validation
-    if validation is not None:
-        candidates = ranked[:finalists]
-        results = validation.ask([objective.vectors(e.u) for e in candidates])
-        place = max(range(len(results)), key=lambda i: results[i].mean)
-        chosen, validated = candidates[place], results[place]
-    point = objective.point(chosen.u)
-    if validation is not None:
-        point = replace(point, questions={**point.questions, **validation.point(chosen.u).questions})
-    return Tuned(point, chosen, validated, judge.ask([None])[0], tuple(done))
+def _chosen(done: Sequence[Evaluation], objective: TaskObjective, validation: TaskObjective | None) -> Tuned:
+    """The best finalist of a search on the validation questions, beside greedy decoding."""
+    means = _means(*_fitted(done, cast(Tensor, objective.bounds).double()))
+    ranked = [done[i] for i in means.argsort(descending=True, stable=True).tolist()]
+    if validation is None:
+        point = objective.point(ranked[0].u)
+        return Tuned(point, ranked[0], None, objective.ask([None])[0], tuple(done))
+    finalists = ranked[:FINALISTS]
+    results = validation.ask([objective.vectors(evaluation.u) for evaluation in finalists])
+    best = max(range(len(results)), key=lambda i: results[i].mean)
+    point, other = (each.point(finalists[best].u) for each in (objective, validation))
+    point = replace(point, questions={**point.questions, **other.questions})
+    return Tuned(point, finalists[best], results[best], validation.ask([None])[0], tuple(done))
 
 
-def read_history(file: Path, objective: TaskObjective) -> list[Evaluation]:
-    """Return the evaluations in ``file``, without a last line that was cut; begin a file that is missing.
-
-    The first line is the objective's :attr:`~soft_reasoning.task.TaskObjective.identity`.
-
-    Raises:
-        OptionError: If they are of another space, other questions, another model or other settings.
-    """
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    whole_lines = text[: text.rfind("\n") + 1] or json.dumps(objective.identity) + "\n"
-    if whole_lines != text:
-        file.write_text(whole_lines, encoding="utf-8")
-    try:
-        first, *lines = [json.loads(line) for line in whole_lines.splitlines()]
-        identity = dict(first)
-        read = [Evaluation(tuple(x["u"]), tuple(x["rewards"]), x["tokens"], tuple(x["texts"])) for x in lines]
-    except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            "history", f"expected evaluations of a search, got {file}; take another file"
-        ) from error
-    differing = [key for key, value in objective.identity.items() if identity.get(key) != value]
-    if differing:
-        raise OptionError(
-            "history",
-            f"expected evaluations of this search, got those in {file} with another {differing[0]}; take "
-            "another file",
-        )
-    return read
-
-
-def propose(done: Sequence[Evaluation], bounds: Tensor, region: float, count: int, seed: int) -> Tensor:
-    """Return the next ``count`` points (count, d)."""
-    U = torch.tensor([e.u for e in done], dtype=torch.float64)
-    model = _fitted(done, bounds)
-    with torch.no_grad():
-        centre = U[model.posterior(U).mean.squeeze(-1).argmax()]
-    half = region * (bounds[1] - bounds[0]) / 2
+def propose(done: Sequence[Evaluation], bounds: Tensor, seed: int) -> Tensor:
+    """Return the next point (1, d)."""
+    model, U = _fitted(done, bounds)
+    centre = U[_means(model, U).argmax()]
+    half = REGION * (bounds[1] - bounds[0]) / 2
     box = torch.stack([(centre - half).maximum(bounds[0]), (centre + half).minimum(bounds[1])])
     with manual_seed(seed % 2**31):
         sampler = SobolQMCNormalSampler(torch.Size([SAMPLES]), seed=seed % 2**31)
@@ -176,28 +271,19 @@ def propose(done: Sequence[Evaluation], bounds: Tensor, region: float, count: in
         points, _ = optimize_acqf(
             acquisition,
             box,
-            q=count,
+            q=1,
             num_restarts=RESTARTS,
             raw_samples=RAW_SAMPLES,
             options={"maxiter": 50},
-            sequential=True,
         )
     return points
 
 
-def posterior_means(done: Sequence[Evaluation], bounds: Tensor) -> list[float]:
-    """Return the posterior mean at each evaluated point."""
+def _fitted(done: Sequence[Evaluation], bounds: Tensor) -> tuple[SingleTaskGP, Tensor]:
+    """The Gaussian process of what was observed, and the evaluated points (n, d)."""
     U = torch.tensor([e.u for e in done], dtype=torch.float64)
-    model = _fitted(done, bounds)
-    with torch.no_grad():
-        return model.posterior(U).mean.squeeze(-1).tolist()
-
-
-def _fitted(done: Sequence[Evaluation], bounds: Tensor) -> SingleTaskGP:
-    U = torch.tensor([e.u for e in done], dtype=torch.float64)
-    y, variance = (
-        torch.tensor([[getattr(e, name)] for e in done], dtype=torch.float64) for name in ("mean", "variance")
-    )
+    y = torch.tensor([[e.mean] for e in done], dtype=torch.float64)
+    variance = torch.tensor([[e.variance] for e in done], dtype=torch.float64)
     model = SingleTaskGP(
         U,
         y,
@@ -206,4 +292,10 @@ def _fitted(done: Sequence[Evaluation], bounds: Tensor) -> SingleTaskGP:
         outcome_transform=Standardize(1),
     )
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
+    return model, U
+
+
+def _means(model: SingleTaskGP, U: Tensor) -> Tensor:
+    """The posterior means (n,) at the points ``U`` (n, d)."""
+    with torch.no_grad():
+        return model.posterior(U).mean.squeeze(-1)

@@ -11,15 +11,10 @@ TEXT = "1 + 1 is"
 KINDS = {
     "none": ([], []),
     "bos": (["<s>"], []),
-    "bos of gemma": (["<bos>"], []),
     "eos at the end": ([], ["</s>"]),
     "bos and eos": (["<s>"], ["</s>"]),
-    "cls and sep": (["[CLS]"], ["[SEP]"]),
     "two at the beginning": (["[gMASK]", "<sop>"], []),
-    "two and eos": (["[gMASK]", "<sop>"], ["<eop>"]),
     "bos and two at the end": (["<s>"], ["</s>", "[lang]"]),
-    "bos and end of text": (["<|begin_of_text|>"], ["<|end_of_text|>"]),
-    "eos as bos": (["<|endoftext|>"], []),
     "the same at both ends": (["</s>"], ["</s>"]),
 }
 

@@ -23,26 +23,13 @@ EITHER = "{% if m.content is string %}{{ m.content }}{% else %}" + TEXTS + "{% e
 OF_PARTS = {
     "a loop over parts": looped(TEXTS),
     "parts chosen by type": looped(CHOSEN),
-    "images first, then texts": looped(
-        "{% for p in m.content | selectattr('type', 'equalto', 'image') %}<image>{% endfor %}" + CHOSEN
-    ),
     "either form": looped(EITHER),
-    "either form, by iterability": looped(
-        "{% if m.content is iterable and m.content is not string %}"
-        + TEXTS
-        + "{% else %}{{ m.content }}{% endif %}"
-    ),
     "the first part": looped("{{ m.content[0]['text'] }}"),
-    "the first part, added": looped("{{ '' + m.content[0].text }}"),
     "a macro": "{% macro show(parts) %}{% for p in parts %}{{ p['text'] }}{% endfor %}{% endmacro %}"
     + looped("{{ show(m.content) }}"),
     "joined": looped("{{ m.content | map(attribute='text') | join }}"),
-    "trimmed parts": looped("{% for p in m.content %}{{ p.text | trim }}{% endfor %}"),
     "parts of the user, text of the others": looped(
         "{% if m.role == 'user' %}" + TEXTS + "{% else %}{{ m.content + '' }}{% endif %}"
-    ),
-    "mappings only": looped(
-        "{% for p in m.content %}{% if p is mapping %}{{ p.text }}{% endif %}{% endfor %}"
     ),
 }
 CHAT = (("system", "Be brief."), ("user", "Who is Ada?"), ("assistant", "A mathematician."))
@@ -84,29 +71,19 @@ LOSING = {
     "nothing of the user": ("user", looped("{% if m.role != 'user' %}" + TEXT + "{% endif %}")),
     "no content": ("user", looped("")),
     "another field": ("user", looped("{{ m.text }}")),
-    "a field of the parts that none has": (
-        "user",
-        looped("{% for p in m.content %}{{ p.value }}{% endfor %}"),
-    ),
     "a constant": ("user", "You are a helpful assistant."),
-    "a template's name": ("user", "tool_use"),
-    "another role's name": ("user", looped("{% if m.role == 'human' %}" + TEXT + "{% endif %}")),
     "images only": ("user", looped("{% for p in m.content if p.type == 'image' %}<image>{% endfor %}")),
     "the parts' text as Python": ("user", looped("{{ m.content | list | string }}")),
-    "the first ten letters": ("user", looped("{{ m.content[:10] }}")),
 }
 LOSING_OF_CHATS = {
     "no system": ("system", looped("{% if m.role != 'system' %}" + TEXT + "{% endif %}")),
     "the last message": ("system", "{{ messages[-1].content }}" + END),
-    "the first message": ("user", "{{ messages[0].content }}" + END),
-    "no answers": ("assistant", looped("{% if m.role != 'assistant' %}" + TEXT + "{% endif %}")),
     "the system in place of the user": (
         "user",
         "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}"
         + looped(TEXT)
         + "{% endif %}",
     ),
-    "each role's last": ("user", looped("{% if m.role != 'user' or loop.last %}" + TEXT + "{% endif %}")),
     "parts of the user only": (
         "assistant",
         looped("{% if m.role != 'assistant' %}" + TEXTS + "{% endif %}"),
@@ -140,7 +117,9 @@ def test_what_a_template_drops_by_its_text_is_refused_too():
 
 def test_a_system_message_that_is_left_out_names_its_option():
     lost, template = LOSING_OF_CHATS["no system"]
-    assert refused(template, system="Be brief.").endswith("leave the system message out (prompt.system)")
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('No') }}{% endif %}" + looped(TEXT)
+    for each in (template, refuses):
+        assert refused(each, system="Be brief.").endswith("leave the system message out (prompt.system)")
 
 
 def test_a_short_question_does_not_hide_a_template_that_drops_it():
@@ -150,20 +129,13 @@ def test_a_short_question_does_not_hide_a_template_that_drops_it():
 
 BROKEN = {
     "undefined": "{{ messages[0].nothing.more }}",
-    "undefined with either form": looped("{{ m.content + m.nothing }}"),
-    "a number added to a text": looped("{{ m.content + 1 }}"),
     "division by zero": "{{ 1 / 0 }}",
     "a loop that is not closed": "{% for m in messages %}{{ m.content }}",
-    "a tag that does not exist": "{% think %}",
     "an unknown filter": "{{ messages | sparkle }}",
-    "an unknown test": "{{ messages is sparkling }}",
     "what the sandbox refuses": "{{ ''.__class__.__mro__ }}",
     "a range that is too long": "{% for i in range(10 ** 9) %}x{% endfor %}",
-    "an included file": "{% include 'other.jinja' %}",
     "a macro without end": "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
     "its own refusal": "{{ raise_exception('Only tools') }}",
-    "a method that texts lack": looped("{{ m.content.sparkle() }}"),
-    "a list in place of a text": looped("{{ m.content.replace([], '') }}"),
 }
 
 
@@ -192,23 +164,7 @@ def test_one_of_several_templates_is_named():
     )
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        "%d %b %Y",
-        "%Y-%m-%d",
-        "%B %d, %Y",
-        "%A",
-        "%d/%m/%y",
-        "%j",
-        "%-d %b",
-        "%I %p",
-        "%H:%M:%S",
-        "%Y",
-        "%%",
-        "day",
-    ],
-)
+@pytest.mark.parametrize("form", ["%d %b %Y", "%A", "%-d %b", "%H:%M:%S", "%%", "day"])
 def test_a_template_may_write_the_date_in_any_form(form):
     day = datetime(2025, 3, 9)
     prompts = prompts_of("{{ strftime_now('" + form + "') }}" + looped(TEXT), date="2025-03-09")

@@ -36,9 +36,7 @@ class Slow(Engine):
 
 
 def wait_until(holds):
-    ends = time.monotonic() + 20
     while not holds():
-        assert time.monotonic() < ends
         time.sleep(0.001)
 
 
@@ -54,7 +52,7 @@ def submitted(thread, some, method=None, check=lambda: None):
 
 
 def answers(jobs):
-    return {job.problem.id: job.result(timeout=20).answer for job in jobs}
+    return {job.problem.id: job.result().answer for job in jobs}
 
 
 @pytest.fixture
@@ -72,7 +70,7 @@ def thread(engine):
 
 def test_calls_share_batches_and_take_turns(thread, engine):
     first = submitted(thread, problems(1))
-    assert engine.began.wait(20)
+    assert engine.began.wait()
     long = submitted(thread, [Problem(str(i), "?") for i in range(10, 20)])
     short = submitted(thread, [Problem("2", "?")])
     wait_until(lambda: len(engine.queued) == 4)
@@ -102,10 +100,10 @@ def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(thread, en
     [thirteen] = submitted(thread, problems(1), Script(refused))
     checked = submitted(thread, problems(2), check=refuses)
     assert answers(good) == {str(i): str(100 + i) for i in range(3)}
-    assert isinstance(bad[1].exception(20), ProblemError)
+    assert isinstance(bad[1].exception(), ProblemError)
     assert "problem 1: ZeroDivisionError" in str(bad[1].exception())
-    assert "ValueError: a 13" in str(thirteen.exception(20))
-    assert all("shorter" in str(job.exception(20)) for job in checked)
+    assert "ValueError: a 13" in str(thirteen.exception())
+    assert all("shorter" in str(job.exception()) for job in checked)
 
 
 def test_cancelled_jobs_are_dropped_and_the_others_go_on(thread, engine):
@@ -120,10 +118,10 @@ def test_cancelled_jobs_are_dropped_and_the_others_go_on(thread, engine):
 def test_close_ends_what_is_in_progress_and_tells(engine):
     thread = EngineThread(engine, max_live=2)
     jobs = submitted(thread, problems(5))
-    assert engine.began.wait(20)
+    assert engine.began.wait()
     thread.close()
     thread.close()
-    assert all("closed while solving" in str(job.exception(20)) for job in jobs)
+    assert all("closed while solving" in str(job.exception()) for job in jobs)
     assert engine.closed == 1 and not engine.queued
     with pytest.raises(UserError, match="closed"):
         submitted(thread, problems(1))
@@ -132,7 +130,7 @@ def test_close_ends_what_is_in_progress_and_tells(engine):
 def reasoner_on(engine, monkeypatch):
     from soft_reasoning.reasoner import SoftReasoner
 
-    monkeypatch.setattr("soft_reasoning.reasoner.build_engine", lambda config: engine)
+    monkeypatch.setattr("soft_reasoning.reasoner.build_engine", lambda *_: engine)
     return SoftReasoner.from_pretrained("demo", method=Script(steps))
 
 
@@ -141,10 +139,10 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
     main = threading.get_ident()
 
     def press():
-        engine.began.wait(20)
+        engine.began.wait()
         signal.pthread_kill(main, signal.SIGINT)
 
-    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.configuration.context.check_problems", lambda *_: None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
@@ -158,23 +156,11 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         assert reasoner.solve({"question": "?", "id": 1}).answer == "101"
 
 
-def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
-    engine.go.set()
-    reasoner = reasoner_on(engine, monkeypatch)
-    reasoner.solve({"question": "?", "id": 1})
-    gone = weakref.ref(reasoner)
-    del reasoner
-    gc.collect()
-    assert gone() is None
-    wait_until(lambda: engine.closed == 1)
-
-
 def test_a_reasoner_is_forgotten_where_its_thread_needs_a_lock_that_is_held(engine, monkeypatch):
     """The garbage collector may run anywhere, also while a lock is held that closing the engine takes."""
-    monkeypatch.setattr("soft_reasoning.configuration.build.check_problems", lambda *_: None)
-    lock = threading.Lock()
-    close = engine.close
+    monkeypatch.setattr("soft_reasoning.configuration.context.check_problems", lambda *_: None)
+    engine.go.set()
+    lock, close = threading.Lock(), engine.close
 
     def close_with_the_lock():
         with lock:
@@ -182,10 +168,12 @@ def test_a_reasoner_is_forgotten_where_its_thread_needs_a_lock_that_is_held(engi
 
     engine.close = close_with_the_lock
     reasoner = reasoner_on(engine, monkeypatch)
+    reasoner.solve({"question": "?", "id": 1})
+    gone = weakref.ref(reasoner)
     with lock:
         del reasoner
         gc.collect()
-        assert not engine.closed
+        assert gone() is None and not engine.closed
     wait_until(lambda: engine.closed == 1)
 
 
@@ -197,7 +185,7 @@ def test_a_part_that_would_end_the_process_ends_its_own_call(thread, engine, end
 
     engine.go.set()
     [bad] = submitted(thread, problems(1), Script(leaves))
-    assert type(ending).__name__ in str(bad.exception(20))
+    assert type(ending).__name__ in str(bad.exception())
     assert answers(submitted(thread, [Problem("7", "?")])) == {"7": "107"}
 
 

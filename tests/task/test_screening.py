@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from soft_reasoning.answers import Grader
 from soft_reasoning.checks import OptionError
-from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.schedule.method import Context
-from soft_reasoning.task import screen, spread
+from soft_reasoning.task import Screened, Spread, TaskObjective, screen, spread
 from soft_reasoning.task.space import TaskSpace
-from soft_reasoning.types import Problem
+from tests.task.world import PROBLEMS, fake_context
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 0.6])
@@ -35,19 +31,26 @@ def test_shared_questions_are_no_spread_between_points():
     rows = [[float(i % 2) for i in range(20)]] * 5
     assert spread(rows).high == 0
     assert spread([[1.0, 1.0], [0.0, 0.0]]).low == 0, "nothing is left over to tell chance by"
-    with pytest.raises(OptionError, match="points"):
-        spread(rows[:1])
-    with pytest.raises(OptionError, match="questions"):
-        spread([[1.0], [0.0]])
+    for few, name in ((rows[:1], "points"), ([[1.0], [0.0]], "questions")):
+        with pytest.raises(OptionError, match=name):
+            spread(few)
 
 
-@pytest.mark.parametrize("limit", [30, 5], ids=["whole texts", "cut texts"])
-def test_a_screening_compares_spaces(limit):
-    engine = FakeEngine()
-    context = Context(engine, Prompts(engine.tokenizer, Wording(ask="{question}\n")), Grader(), seed=0)
-    problems = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(i % 4)) for i in range(12)]
-    spaces = {"here": TaskSpace(dim=5), "nearby": TaskSpace(kind="offset", dim=5, scale=1e-3)}
-    here, nearby = screen(problems, context, spaces, points=4, max_new_tokens=limit)
-    assert (here.name, nearby.name) == ("here", "nearby") and len(here.means) == 4
-    assert nearby.changed == 0 and nearby.spread.high == 0, "a tiny offset changes no text"
-    assert here.changed > 0
+def test_a_screening_compares_points_with_greedy_decoding():
+    space = TaskSpace(anchored=True, dim=5, scale=1e-3)
+    nearby = TaskObjective(PROBLEMS[:12], space, fake_context(), max_new_tokens=30)
+    [greedy] = nearby.ask([None])
+    screened = screen("nearby", nearby, greedy, points=4)
+    assert screened.greedy == greedy.mean and screened.means == tuple(e.mean for e in nearby.evaluations)
+    assert screened.spread.high == 0 and not screened.promising, "a tiny offset changes no answer"
+
+
+def test_a_space_is_promising_if_its_best_points_beat_greedy_decoding_by_more_than_chance():
+    def screened(mean, deviation, low, greedy=0.4):
+        return Screened("here", greedy, (mean, mean), Spread(deviation, low, deviation + 0.02))
+
+    assert screened(0.4, 0.05, 0.01).promising
+    assert screened(0.4, 0.05, 0.01).reach == pytest.approx(0.1)
+    assert not screened(0.4, 0.05, 0.0).promising, "chance alone"
+    assert not screened(0.4, 0.005, 0.001).promising, "less than a point or two"
+    assert not screened(0.2, 0.1, 0.05).promising, "its points ruin answers"

@@ -1,22 +1,22 @@
-"""A probe of hidden states, fitted once on sampled solutions of a task's questions."""
+"""The fitting of a judge that reads hidden states, once, on sampled solutions of a task's questions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.probe import Probe, read_states, vote_shares
-from soft_reasoning.schedule.learnt import made_for, question_marks
+from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.task.learning import rewarded
-from soft_reasoning.task.objective import Run, one_prompt
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling, UserError
+from soft_reasoning.task.objective import one_prompt
+from soft_reasoning.task.tuning import rewarded
+from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Sampling, UserError
 
 FOLDS = 5
 
@@ -66,26 +66,20 @@ class ProbeFitting:
                 and a solution, or where most of the correct or of the wrong solutions are of one question.
         """
         context = one_prompt(problems, context)
-        labelled = rewarded(problems, context, run, self.max_new_tokens)
-        asked = [problem for problem, _ in labelled]
-        if len(asked) < FOLDS:
-            raise UserError(f"questions: expected {FOLDS} or more with an answer, got {len(asked)}")
-        texts = _Texts(self)
-        if run is None:
-            for _ in drive(asked, texts, context):
-                pass
-        else:
-            run(asked, texts)
+        asked, accepted = rewarded(problems, context, self.max_new_tokens, run)
         rows, right, groups = list[np.ndarray](), list[bool](), list[int]()
-        for number, (problem, answers) in enumerate(labelled):
-            read, kind = texts.read[problem.id], problem.answer_type
-            for answer, features in read:
-                agreed = [context.grader.equal(answer, accepted, kind) for accepted in answers]
+        read = run_steps(self._read, asked, context, run=run)
+        for number, (problem, solutions) in enumerate(zip(asked, read, strict=True)):
+            answers, kind = accepted[problem.id], problem.answer_type
+            for answer, features in solutions:
+                agreed = [context.grader.equal(answer, other, kind) for other in answers]
                 rows.append(features)
                 right.append(2 * sum(agreed) > len(agreed))
                 groups.append(number)
         if (solved := len(set(groups))) < FOLDS:
-            raise UserError(f"questions: expected {FOLDS} or more with a solution, got {solved}; give more")
+            raise UserError(
+                f"questions: expected {FOLDS} or more with an answer and a solution, got {solved}; give more"
+            )
         X, y = np.stack(rows).astype(np.float64), np.array(right)
         folds = _folds(y, np.array(groups))
         width = X.shape[1] // 2
@@ -96,13 +90,30 @@ class ProbeFitting:
         bias = model.decision_function(np.zeros((1, X.shape[1])))[0]  # all its steps are linear
         *weights, vote_weight = (model.decision_function(np.eye(X.shape[1])) - bias).tolist()
         return Probe(
-            weights=tuple(weights),
+            weights=weights,
             vote_weight=vote_weight,
             bias=float(bias),
             measured=measured,
-            made_for=made_for(context),
-            questions=question_marks(asked),
+            **origin(context, asked),
         )
+
+    def _read(self, problem: Problem, context: Context) -> Steps[list[tuple[str, np.ndarray]]]:
+        """Sample solutions, and return the answer of each with its states and votes (2D + 1,)."""
+        requests = [
+            solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.decoding)
+            for i in range(self.samples)
+        ]
+        completions = yield Generate(requests)
+        candidates = [read_candidate(completion, problem, context) for completion in completions]
+        shares = vote_shares([c.answer for c in candidates], context.grader, problem.answer_type)
+        answered = [
+            (c.text, c.answer, v) for c, v in zip(candidates, shares, strict=True) if c.answer is not None
+        ]
+        if not answered:
+            return []
+        states = yield from read_states(problem, [text for text, _, _ in answered], context)
+        pairs = zip(answered, states.numpy(), strict=True)
+        return [(answer, np.append(state, votes)) for (_, answer, votes), state in pairs]
 
 
 Folds: TypeAlias = Sequence[tuple[np.ndarray, np.ndarray]]
@@ -167,33 +178,3 @@ def regression(widths: Sequence[int], components: int, strength: float) -> Any:
         parts.append((f"part {i}", reduced, slice(sum(widths[:i]), sum(widths[: i + 1]))))
     columns = ColumnTransformer(parts, remainder="passthrough")
     return make_pipeline(columns, StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """Samples solutions and reads the states of each and the votes for its answer, (2D + 1,)."""
-
-    fitting: ProbeFitting
-    read: dict[str, list[tuple[str, np.ndarray]]] = field(
-        default_factory=dict[str, list[tuple[str, np.ndarray]]]
-    )
-    name: str = "texts"
-
-    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        limit, sampling = self.fitting.max_new_tokens, self.fitting.decoding
-        requests = [
-            solution_request(problem, context, limit, index=i, sampling=sampling)
-            for i in range(self.fitting.samples)
-        ]
-        completions = yield Generate(requests)
-        candidates = [read_candidate(completion, problem, context) for completion in completions]
-        answered = [c for c in candidates if c.answer is not None]
-        self.read[problem.id] = []
-        if answered:
-            states = yield from read_states(problem, [c.text for c in answered], context)
-            answers = [c.answer for c in candidates]
-            shares = vote_shares(answers, context.grader, problem.answer_type)
-            votes = [[share] for answer, share in zip(answers, shares, strict=True) if answer is not None]
-            features = np.concatenate([states.numpy(), votes], 1)
-            self.read[problem.id] = [(c.answer or "", row) for c, row in zip(answered, features, strict=True)]
-        return Result(None, tuple(candidates))

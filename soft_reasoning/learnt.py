@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from os import PathLike
 from typing import Any, ClassVar, Self
 
-from soft_reasoning.checks import OptionError, local_path
+import torch
+
+from soft_reasoning.checks import OptionError, finite, local_path
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
 
+log = logging.getLogger(__name__)
+
 SAMPLE_PROBLEM = Problem("prompt", "1 2 3", None)
 """A question whose prompt identifies the wording."""
+LARGEST = torch.finfo(torch.float32).max
+"""Models compute with 32 bits or fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +32,10 @@ class Learnt:
 
     Attributes:
         made_for: The model's weights and the prompt, by :func:`made_for`.
-        questions: Id and :func:`question_fingerprint` of each question that it was learnt from.
+        questions: The :func:`question_fingerprint` of each question that it was learnt from, by its id.
+
+    Raises:
+        OptionError: For a field of another type or shape, or a number that is not finite.
     """
 
     made_for: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -35,30 +45,32 @@ class Learnt:
     command: ClassVar[str]
     """The command that writes the file."""
 
+    def __post_init__(self) -> None:
+        for name in ("made_for", "questions"):
+            texts: Any = getattr(self, name)
+            if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in texts.values()):
+                raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
+
+    @property
+    def hidden_size(self) -> float:
+        """D, the size of the embeddings and hidden states that its numbers belong to."""
+        raise NotImplementedError
+
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a file of :meth:`save`.
 
         Raises:
-            OptionError: If the file is missing or holds something else.
+            OptionError: If the file is missing or holds something else; the line names the field.
         """
         expected = f"expected a file that {cls.command} wrote"
         file = local_path(cls.option, path)
         try:
-            return cls(**cls.read(json.loads(file.read_text(encoding="utf-8"))))
+            return cls(**json.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise OptionError(cls.option, f"{expected}, got {path} ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise OptionError(cls.option, f"{expected}, got {path}, another file; tune again") from error
-
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a file's ``content``.
-
-        Raises:
-            ValueError: If they are not those of this class. So do KeyError and TypeError.
-        """
-        raise NotImplementedError
+        except (ValueError, TypeError, RecursionError) as error:
+            raise OptionError(cls.option, f"{expected}, got {path} ({error}); tune again") from error
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
@@ -76,6 +88,11 @@ class Learnt:
                     f"{self.option}: expected one that was made for this {key}, got one for another; "
                     f"tune again, or take the {key} that it was made for"
                 )
+        if self.hidden_size != context.engine.hidden_size:
+            raise UserError(
+                f"{self.option}: expected numbers for a hidden size of {context.engine.hidden_size}, got "
+                f"{self.hidden_size}; tune again"
+            )
 
     def check_unseen(self, problems: Sequence[Problem]) -> None:
         """Reject ``problems`` among which are questions that it was learnt from.
@@ -92,14 +109,40 @@ class Learnt:
             )
 
 
+def vector(name: str, values: Any) -> tuple[float, ...]:
+    """Return ``values`` if they are one or more finite numbers that 32 bits hold.
+
+    Raises:
+        OptionError: If they are not.
+    """
+    listed = isinstance(values, list | tuple) and len(values) > 0
+    if not listed or not all(finite(value) and abs(value) <= LARGEST for value in values):
+        raise OptionError(name, f"expected a list of finite numbers, got {values!r:.40}")
+    return tuple(map(float, values))
+
+
 def question_fingerprint(question: str) -> str:
-    """Return sixteen hexadecimal digits that identify a question's text."""
-    return hashlib.sha256(question.strip().encode()).hexdigest()[:16]
+    """Return sixteen hexadecimal digits that identify a question's text up to white space and case."""
+    return hashlib.sha256(" ".join(question.split()).casefold().encode()).hexdigest()[:16]
 
 
-def question_marks(problems: Sequence[Problem]) -> dict[str, str]:
-    """Return id and fingerprint of each of ``problems``."""
-    return {problem.id: question_fingerprint(problem.question) for problem in problems}
+def distinct(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the first of ``problems`` with each question, and log how many repeat others.
+
+    Otherwise a question could be on both sides of a split, and would count several times in an interval.
+    """
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(question_fingerprint(problem.question), problem)
+    if repeated := len(problems) - len(first):
+        log.warning("%d of %d questions repeat others and are left out", repeated, len(problems))
+    return list(first.values())
+
+
+def origin(context: Context, problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
+    """Return the fields of :class:`Learnt` for what is learnt from ``problems``."""
+    questions = {problem.id: question_fingerprint(problem.question) for problem in problems}
+    return {"made_for": made_for(context), "questions": questions}
 
 
 def made_for(context: Context) -> dict[str, str]:
