@@ -59,7 +59,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
         try:
             config = plain.copy()
             OmegaConf.update(config, key, value, merge=False)
-            settle(config, [])
+            settle(config, [], {})
             build_method(config), make(config["grader"], "grader"), build_dataset(config)
         except Exception as error:
             if one_line(error) is None:

@@ -7,12 +7,13 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types checks thoughts answers demo prompts engine schedule learnt search judge task method objective "
-    "questions configuration solution reasoner serve lab commands run testing"
+    "questions configuration solution reasoner serve lab cli run testing"
 ).split()
 LAB = ("data", "runs", "reports")
 RUNS = "soft_reasoning.lab.runs"
-READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.records"}
+READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.naming", f"{RUNS}.records"}
 """What reports know of runs: names and readers of files, configurations, records."""
+HYDRA = {"hydra", "hydra_zen", "omegaconf"}
 SHARED = {"base", "rounds"}
 """What several methods are made of."""
 SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
@@ -83,3 +84,9 @@ def test_the_laboratory_reads_rows_runs_them_and_reports_on_what_was_written():
             assert LAB.index(low) <= LAB.index(high), f"{importer} imports {imported}"
             if (low, high) == ("runs", "reports"):
                 assert imported in READ, f"{importer} imports {imported}"
+
+
+def test_hydra_is_the_command_line_s():
+    """A store of a run keeps Hydra's own record of it."""
+    importers = {importer for importer, imported in imports() if imported.split(".")[0] in HYDRA}
+    assert {i for i in importers if layer(i) != "cli"} <= {f"{RUNS}.store"}

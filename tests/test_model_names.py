@@ -3,13 +3,13 @@
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.compose import compose_config, plain
 from soft_reasoning.configuration.context import build_engine
-from soft_reasoning.configuration.data import models, plain
+from soft_reasoning.configuration.data import models
 from soft_reasoning.engine.fake import FakeEngine
 
 
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", [name for name in models() if name != "custom"])
 def test_a_name_of_conf_model_has_its_settings(name, monkeypatch):
     loaded = []
     monkeypatch.setattr(
@@ -18,8 +18,10 @@ def test_a_name_of_conf_model_has_its_settings(name, monkeypatch):
     with SoftReasoner.from_pretrained(name) as reasoner:
         assert repr(reasoner).startswith(f"SoftReasoner('{name}'")
     [config] = loaded
-    assert plain(config.model) == plain(compose_config([f"model={name}"]).model)
-    assert config.prompt.get("answer_type") == ("number" if name == "demo" else "open")
+    theirs = plain(compose_config([f"model={name}"]))
+    assert {key: config["model"][key] for key in theirs["model"]} == theirs["model"]
+    assert config["engine"] == theirs["engine"]
+    assert reasoner.answer_type == ("number" if name == "demo" else "open")
 
 
 def test_an_option_replaces_a_setting_of_the_name(monkeypatch):
@@ -36,10 +38,12 @@ def test_an_option_replaces_a_setting_of_the_name(monkeypatch):
 @pytest.mark.parametrize("name", ["qwen25_coder_0_5b", "qwen25_coder_1_5b"])
 def test_a_name_whose_file_is_missing_is_one_line(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SOFT_REASONING_MODELS", str(tmp_path))
+    models.cache_clear()
     with pytest.raises(UserError, match=f"found no {tmp_path}/qwen2.5-coder-.*gguf") as python:
         SoftReasoner.from_pretrained(name)
     with pytest.raises(UserError) as command:
         build_engine(compose_config([f"model={name}"]))
+    models.cache_clear()
     assert "\n" not in str(python.value) and str(python.value) == str(command.value)
 
 

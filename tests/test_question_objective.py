@@ -152,6 +152,6 @@ def test_noise_seed_and_dimensions_are_those_of_a_test_problem(reasoner):
     noisy = reasoner.objective(QUESTION, noise_std=0.5)
     assert noisy.noise_std == 0.5 and not torch.equal(noisy(X), plain(X))
     assert torch.equal(noisy.evaluate_true(X), reasoner.objective(QUESTION).evaluate_true(X))
-    assert reasoner.objective(QUESTION, dim=7).dim == 7
+    assert reasoner.objective(QUESTION, d=7).dim == 7
     first, other = (reasoner.objective(QUESTION, seed=seed) for seed in (0, 1))
     assert first.space.context.seed == 0 and other.space.context.seed == 1

@@ -41,10 +41,6 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["methods=[cot,[self_consistency,'k=0']]"], "k: expected a whole number"),
         (["methods=[cot,[self_consistency,'max_tokens=0']]"], "max_tokens: expected a whole number"),
         (["methods=[cot,[self_consistency,'grader.absolute=-1']]"], "grader.absolute: expected"),
-        (
-            ["-m", "seed=0,1", "hydra.sweep.dir=${now:%Y}"],
-            "hydra.sweep.dir: expected a folder, got ${now:%Y}",
-        ),
         (["-m", "cot"], "cot: expected key=value"),
         (
             ["budget=equal", "methods=[cot,[self_consistency,'method.samples=3']]"],
@@ -56,10 +52,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             "surrogate.kernel: expected a kernel of GPyTorch",
         ),
         (["acquisiton=ei"], "did you mean acquisition?"),
-        (["+acquisition.betta=5"], "unexpected keyword argument 'betta'"),
+        (["+acquisition.betta=5"], "acquisition.betta: expected an option of NoiseAdaptive"),
         (["experiment=sweep_sigma"], "+experiment="),
         (["methods=[[cot,k=5]]"], "into quotes"),
-        (["method=cot", "preset=paper"], "embedding: expected a method that reads it, got method=cot"),
+        (["method=cot", "preset=paper"], "preset: expected a method that reads it, got method=cot"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
         *(
             (["dataset=custom", f"dataset.path={value}"], "dataset.path: expected the path of a file, got ")

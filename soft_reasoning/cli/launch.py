@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,6 +35,11 @@ from soft_reasoning.lab.runs.signals import Ended, check_signals, noting_signals
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
+VALUED = (
+    *("--cfg", "-c", "--package", "-p", "--info", "-i", "--experimental-rerun"),
+    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
+)
+"""Hydra's flags whose value may be the next word."""
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, which an open file reports without its name."""
@@ -91,24 +97,23 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
         prepare()
         for key, word in zip(typed_keys(words), words, strict=True):
             folder = word.partition("=")[2].strip("'\" ")
-            if key in FOLDERS and folder in ("", "null"):
-                raise UserError(f"{key}: expected a folder, got none; . is the current one")
+            if key in FOLDERS and (folder in ("", "null") or folder.startswith("~")):
+                raise UserError(f"{key}: expected a whole path, got {folder or 'none'}; . is this folder")
             if key == "hydra.sweep.dir":
                 sweep = folder
-        options = [word for word in words if not word.startswith("-")]
+        flags = [b for a, b in pairwise(["", *words]) if b.startswith("-") or a in VALUED]
+        options = [word for word in words if word not in flags]
         if {*SWEEP} & {*words} and sweep is None:
             sweep = f"runs/{run_name('sweep', sweep_name(options))}"
-            words = [f"hydra.sweep.dir='{sweep}'", *words]
-        bare = [word for word in words if word.startswith("-") or "=" not in word]
-        if " ".join(bare) in ("--cfg job", "-c job", "--cfg=job"):  # without parts that are not read
-            options = [word for word in words if word not in bare]
+            options.append(f"hydra.sweep.dir='{sweep}'")
+        if " ".join(flags) in ("--cfg job", "-c job", "--cfg=job"):  # without parts that are not read
             config = compose_config(options)
             print("" if (rows := methods_of(config)) else OmegaConf.to_yaml(config), end="")
             for label, changes in rows.items():
                 print(f"--- # {label}\n{OmegaConf.to_yaml(compose_config([*options, *changes]))}", end="")
             return None
         check_signals()
-        sys.argv[1:] = words  # hydra.main has no other way to get its words
+        sys.argv[1:] = [*options, *flags]  # all that hydra.main reads; no option may follow a flag
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
     return None if not {*SWEEP} & {*words} or sweep is None else Path(sweep)
 
