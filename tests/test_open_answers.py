@@ -276,9 +276,9 @@ def test_the_default_for_open_questions_is_one_greedy_solution(caplog):
         assert reasoner.solve(HAIKU, max_new_tokens=4).method == "cot"
         with pytest.raises(UserError, match="temperature: expected a method that reads it, got method=cot"):
             reasoner.solve(HAIKU, temperature=0.7)
-    assert "1 of 1 candidates were cut at 4 tokens; raise max_new_tokens" in caplog.messages
         with pytest.raises(UserError, match="k: expected a method that reads it, got method=cot"):
             reasoner.solve(HAIKU, k=2)
+    assert "1 of 1 candidates were cut at 4 tokens; raise max_new_tokens" in caplog.messages
     judged = SoftReasoner.from_pretrained(
         "demo", prompt="any", method="soft_reasoning", verifier=lambda question, found: [1.0] * len(found)
     )

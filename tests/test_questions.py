@@ -286,7 +286,7 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         ("head: hello", "prompt.wording.ask: expected a value"),
         (
             "ask: '{question}'\nasks: 1",
-            "prompt.wording.asks: expected an option of Wording .* did you mean ask?",
+            "prompt.wording.asks: expected .* did you mean ask?",
         ),
         ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate.ask: expected a value"),
     ],
