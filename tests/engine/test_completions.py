@@ -14,9 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.engine.completions import store as module
-from soft_reasoning.engine.completions.replay import checksum, engine_identity, request_key
-from soft_reasoning.engine.completions.store import CompletionStore, decode, encode
+from soft_reasoning.engine import completions as module
+from soft_reasoning.engine.completions import (
+    CompletionStore,
+    checksum,
+    decode,
+    encode,
+    engine_identity,
+    request_key,
+)
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.types import Completion, FinishReason, Request, Sampling, TopLogprobs, UserError
 
@@ -200,7 +206,7 @@ def test_what_was_kept_is_found_by_another_process_and_nothing_else(tmp_path):
         assert len(store) == 3 and store.find([]) == {}
         code = (
             "import sys; from pathlib import Path\n"
-            "from soft_reasoning.engine.completions.store import CompletionStore\n"
+            "from soft_reasoning.engine.completions import CompletionStore\n"
             "print(len(CompletionStore(Path(sys.argv[1]), 1.0).find([bytes(19) + b'\\x02'])))"
         )
         other = subprocess.run(

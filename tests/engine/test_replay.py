@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 import torch
 
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.testing.engine import EngineContract

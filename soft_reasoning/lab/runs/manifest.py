@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
-from soft_reasoning.engine.completions.replay import version_of
+from soft_reasoning.engine.completions import RESOURCES as ENGINE_RESOURCES
+from soft_reasoning.engine.completions import version_of
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 

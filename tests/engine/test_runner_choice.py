@@ -7,12 +7,12 @@ import sys
 
 import pytest
 import torch
+from soft_reasoning.engine.huggingface.probe import divergence, in_float32
 from transformers import AutoModelForCausalLM
 
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, probe
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
-from soft_reasoning.engine.huggingface.probe import divergence, in_float32
 from soft_reasoning.types import Request
 from tests.engine.models import tiny, tiny_engine
 
