@@ -19,7 +19,7 @@ from time import perf_counter
 import torch
 from torch.nn import Linear
 
-from soft_reasoning.engine.huggingface import HuggingFaceEngine, probe
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, runner_choice
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.types import Request, Sampling
 
@@ -100,18 +100,16 @@ def prefill(engine: HuggingFaceEngine, repeats: int) -> tuple[float, float]:
 
 def exactness(engine: HuggingFaceEngine) -> None:
     """Print mean KL divergences (nats) from a float32 pass, and the largest relative difference."""
-    print(
-        "| probe's texts | engine | model's own passes | largest difference |\n| --- | ---: | ---: | ---: |"
-    )
-    runner = ModelRunner(engine.model, max_tokens=probe.MAX_TOKENS)
-    for shape in probe.SHAPES:
+    print("| texts | engine | model's own passes | largest difference |\n| --- | ---: | ---: | ---: |")
+    runner = ModelRunner(engine.model, max_tokens=runner_choice.MAX_TOKENS)
+    for shape in runner_choice.SHAPES:
         with torch.inference_mode():
-            text = probe._Text(engine.model, *shape)  # noqa: SLF001
-            served = probe._serve(runner, text.ids, text.prompt)  # noqa: SLF001
+            text = runner_choice._Text(engine.model, *shape)  # noqa: SLF001
+            served = runner_choice._serve(runner, text.ids, text.prompt)  # noqa: SLF001
             places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values())).float()
             own, exact = text.own[places], text.exact[places]
-            ours, theirs = (probe.divergence(rows, exact) for rows in (logits, own))
-        error = probe._error(logits, own)  # noqa: SLF001
+            ours, theirs = (runner_choice.divergence(rows, exact) for rows in (logits, own))
+        error = float((logits - own).abs().max() / own.abs().max())
         print(f"| {shape[0]} of {shape[1]} tokens | {ours:.2g} | {theirs:.2g} | {error:.2g} |")
 
 

@@ -25,7 +25,7 @@ from soft_reasoning.configuration.data import PromptLike
 from soft_reasoning.configuration.options import LoadOptions, Options, checked, loading
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.prompts import Exemplar

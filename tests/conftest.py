@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from soft_reasoning.cli import main as entry
 
+pytest.register_assert_rewrite("tests.contracts")
 settings.register_profile("patient", deadline=None)  # a machine under load takes its time
 settings.load_profile("patient")
 

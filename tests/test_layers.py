@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types checks thoughts answers demo prompts engine schedule learnt search judge task method objective "
-    "questions configuration solution reasoner serve lab cli run testing"
+    "questions configuration solution reasoner serve lab cli run"
 ).split()
 LAB = ("data", "runs", "reports")
 RUNS = "soft_reasoning.lab.runs"

@@ -11,7 +11,7 @@ import torch
 
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.testing.engine import EngineContract
+from tests.contracts.engine import EngineContract
 from tests.engine.models import random_ids, tiny
 
 

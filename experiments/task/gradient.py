@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM
 from experiments.task.parts import Found, Parts, validated
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.task.space import TaskSpace

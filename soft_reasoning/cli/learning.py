@@ -21,7 +21,7 @@ from soft_reasoning.cli.compose import plain
 from soft_reasoning.configuration.context import build_context, build_engine, check_problems
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.probe import Probe
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset

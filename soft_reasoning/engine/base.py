@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from soft_reasoning.engine.completions.replay import Replay
+from soft_reasoning.engine.completions import Replay
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.sampling import sample_tokens
 from soft_reasoning.engine.text import StopChecker
@@ -150,9 +150,10 @@ class Engine:
         return list(rows)
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
-        """Advance all requests by about one token, and return those of ``tickets`` that are complete.
+        """Advance all requests by about one token, and return the outcomes of complete ones of ``tickets``.
 
-        None stands for all tickets. If some are complete, no token is computed. Outcomes are returned once.
+        None stands for all tickets. If any request of them is complete, it is returned without running the
+        model. Each outcome is returned once.
 
         Raises:
             Exception: An error of the step, which also becomes the outcome of every request in progress.

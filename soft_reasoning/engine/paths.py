@@ -28,7 +28,10 @@ GGUF = ".gguf"
 PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
 """How llama.cpp names the files of a split model."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
+ADVICE = (
+    "give a local folder (model.path=/path/to/model) or a text model's hub name, connect or set HF_HOME to a "
+    "cache that holds it, and log in if it is gated (hf auth login)"
+)
 
 PIECES, PIECE_BYTES = 64, 2**14
 
@@ -59,8 +62,11 @@ def resolve(path: str) -> str:
         return str(_packaged_file())
     place = local_path("path", name)
     if is_gguf(name):
-        part = PART.search(name)
-        refuse_part(name, int(part[1]) if part else 1)
+        if (part := PART.search(name)) and int(part[1]) > 1:
+            raise UserError(
+                f"model.path: expected a GGUF file with a whole model, got {name}, one of the {int(part[1])} "
+                "parts of a split one; join them: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf"
+            )
         if place.is_file():
             return str(place.absolute())
         if name.startswith((".", "/", "~")) or len(place.parts) != 3:
@@ -76,31 +82,16 @@ def resolve(path: str) -> str:
     return name
 
 
-def refuse_part(name: str, parts: int) -> None:
-    """Reject a GGUF file that is one of several ``parts`` of a model.
-
-    Raises:
-        UserError: If there is more than one.
-    """
-    if parts > 1:
-        raise UserError(
-            f"model.path: expected a GGUF file with a whole model, got {name}, one of the {parts} parts "
-            "of a split one; join them: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf"
-        )
-
-
 def _packaged_file() -> Path:
     try:
         files = importlib.metadata.files(PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.suffix == GGUF and Path(str(file.locate())).is_file():
-            return Path(str(file.locate()))
-    raise UserError(
-        f"model.path={SMOLLM2}: expected the package {PACKAGE} with a file *{GGUF} in it, found none; "
-        f"{INSTALL}"
-    )
+        [file] = [file for file in files if file.suffix == GGUF]
+    except (importlib.metadata.PackageNotFoundError, ValueError) as error:
+        raise UserError(
+            f"model.path={SMOLLM2}: expected the package {PACKAGE} with a file *{GGUF} in it, found none; "
+            f"{INSTALL}"
+        ) from error
+    return Path(str(file.locate()))
 
 
 @cache

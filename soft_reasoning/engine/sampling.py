@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,7 +29,6 @@ def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[
 
     A row's uniform numbers come from a generator with the seed of its request and are turned into tokens by
     inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
-    Waits for the device once, and again only if the likeliest tokens do not decide a row.
 
     Args:
         logits: (R, V) float32.
@@ -52,38 +50,13 @@ def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[
             sampled.setdefault(parameters, []).append(i)
     greedy = len(rows) > sum(map(len, sampled.values()))
     tokens = allowed.argmax(-1) if greedy else logits.new_empty(len(rows), dtype=torch.long)
-    decided = torch.ones_like(tokens, dtype=torch.bool)
     for parameters, members in sampled.items():
-        index, chosen, u = _rows_of(members, allowed, rows)
-        tokens[index], decided[index] = _draw_among(HEADS[0], chosen, u, *parameters)
-    results, sure = _read(tokens, logits, normalisers, decided)
-    if not all(sure):
-        for parameters, members in sampled.items():
-            rest = [i for i in members if not sure[i] and math.isfinite(results[i].normaliser)]
-            if rest:
-                index, chosen, u = _rows_of(rest, allowed, rows)
-                tokens[index] = draw(chosen, u, *parameters, heads=HEADS[1:])
-        results, _ = _read(tokens, logits, normalisers, decided)
-    return results
-
-
-def _rows_of(
-    members: list[int], logits: Tensor, rows: Sequence[RunningRequest]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The indices ``members`` on the device, their logits, and their uniform numbers."""
-    index = on_device(members, logits.device)
-    u = on_device([rows[i].draw() for i in members], logits.device, torch.float64)
-    return index, logits if len(members) == len(rows) else logits[index], u
-
-
-def _read(
-    tokens: Tensor, logits: Tensor, normalisers: Tensor, decided: Tensor
-) -> tuple[list[Sampled], list[bool]]:
-    """Bring everything about the chosen tokens to the host in one transfer."""
+        index = on_device(members, device)
+        u = on_device([rows[i].draw() for i in members], device, torch.float64)
+        tokens[index] = draw(allowed if len(members) == len(rows) else allowed[index], u, *parameters)
     logprobs = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers
-    columns = torch.stack([x.double() for x in (tokens, logprobs, normalisers, decided)]).tolist()
-    results = [Sampled(int(token), *rest) for token, *rest in zip(*columns[:3], strict=True)]
-    return results, [bool(x) for x in columns[3]]
+    columns = torch.stack([x.double() for x in (tokens, logprobs, normalisers)]).tolist()
+    return [Sampled(int(token), *rest) for token, *rest in zip(*columns, strict=True)]
 
 
 def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
@@ -95,27 +68,20 @@ def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
     return temperature, top_k, sampling.top_p
 
 
-def draw(
-    logits: Tensor,
-    u: Tensor,
-    temperature: float,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    *,
-    heads: Sequence[int] = HEADS,
-) -> Tensor:
+def draw(logits: Tensor, u: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Return tokens (R,) for ``logits`` (R, V) and uniform numbers ``u`` (R,).
 
     Filters act in the usual order: temperature, the ``top_k`` likeliest, then the smallest set of tokens
     whose probability reaches ``top_p``. Tokens are ordered by probability, equal ones by id; a row's token is
-    the first at which the cumulative probability exceeds ``u``. ``heads`` are the numbers of likeliest tokens
-    among which it is looked for, before all are sorted.
+    the first at which the cumulative probability exceeds ``u``. It is looked for among the ``HEADS`` likeliest
+    tokens before all are sorted.
     """
     vocabulary = logits.shape[-1]
     tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
     rest = torch.arange(len(logits), device=logits.device)
-    for head in (*heads, vocabulary):
-        tokens[rest], decided = _draw_among(head, logits[rest], u[rest], temperature, top_k, top_p)
+    for head in (*HEADS, vocabulary):
+        remaining = logits if len(rest) == len(logits) else logits[rest]
+        tokens[rest], decided = _draw_among(head, remaining, u[rest], temperature, top_k, top_p)
         rest = rest[~decided]
         if head >= vocabulary or not len(rest):
             break
@@ -150,15 +116,10 @@ def _draw_among(
 def _total(logits: Tensor, highest: Tensor, temperature: float) -> Tensor:
     """(R, 1) float64 sums of the weights of all tokens.
 
-    On the CPU row by row, since a sum over rows may differ in its last bits from one over a row alone.
+    Row by row, since a sum over rows may differ in its last bits from one over a row alone.
     """
-    if logits.device.type == "cpu":
-        tops = zip(logits, highest, strict=True)
-        return torch.stack([(row.double() - top).div_(temperature).exp_().sum() for row, top in tops])[
-            :, None
-        ]
-    weights = (logits - highest.float()).div_(temperature).exp_()
-    return weights.sum(-1, keepdim=True, dtype=torch.float64)
+    tops = zip(logits, highest, strict=True)
+    return torch.stack([(row.double() - top).div_(temperature).exp_().sum(-1, True) for row, top in tops])
 
 
 def _likeliest(logits: Tensor, head: int) -> tuple[Tensor, Tensor]:

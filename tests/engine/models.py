@@ -122,7 +122,6 @@ HYBRIDS = {
         "num_local_experts": 0,
         "shared_intermediate_size": 64,
     },
-    "minimax": {"layer_types": LINEAR, "num_local_experts": 2},
     "nemotron_h": {
         "layers_block_type": ["mamba", "attention"],
         "num_hidden_layers": None,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
-from soft_reasoning.testing.engine import EngineContract
 from soft_reasoning.types import Request, UserError
+from tests.contracts.engine import EngineContract
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,6 @@ def memory_left(size: int):
 
 def test_greedy_tokens_equal_those_on_the_cpu():
     gpu, cpu = engine_of(), HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    assert gpu._runner._graphs is not None, "steps are CUDA graphs"
     for completion, expected in zip(gpu.generate(uneven(gpu)), cpu.generate(uneven(cpu)), strict=True):
         assert completion.token_ids == expected.token_ids
         assert completion.logprobs == pytest.approx(expected.logprobs, abs=1e-3)
@@ -63,7 +62,6 @@ def test_greedy_tokens_equal_those_on_the_cpu():
 def test_bfloat16():
     engine = engine_of(torch.bfloat16)
     assert isinstance(engine._runner, ModelRunner) and engine.model.dtype == torch.bfloat16
-    assert engine._runner._graphs is not None
     for request, done in zip(uneven(engine), engine.generate(uneven(engine)), strict=True):
         assert len(done.token_ids) == len(done.logprobs) == request.max_new_tokens
         assert torch.tensor(done.logprobs).isfinite().all() and max(done.logprobs) <= 1e-3

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from soft_reasoning.engine import loading
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.engine.huggingface import HuggingFaceEngine, model_runner, probe
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, model_runner, runner_choice
+from soft_reasoning.engine.huggingface import engine as engine_module
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.huggingface.plain_runner import PlainRunner
-from soft_reasoning.testing.engine import EngineContract, HiddenStateContract
 from soft_reasoning.types import Request, Sampling
+from tests.contracts.engine import EngineContract, HiddenStateContract
 from tests.engine.models import BASE, FAMILIES, SHARING, random_ids, tiny, tiny_engine
 
 MIXTURES = {"mixtral", "qwen2_moe", "gpt_oss", "deepseek_v3"}
@@ -85,7 +85,7 @@ class TestHuggingFace(EngineContract):
 
     def test_a_large_model_on_the_cpu_has_few_rows_at_once(self, monkeypatch):
         assert tiny_engine()._runner.max_rows is None
-        monkeypatch.setattr(loading, "LARGE", 1000)
+        monkeypatch.setattr(engine_module, "LARGE", 1000)
         assert tiny_engine()._runner.max_rows == 96
 
 
@@ -145,7 +145,7 @@ def test_that_prefixes_are_not_shared_is_told(caplog, monkeypatch):
     [message] = caplog.messages
     assert "BloomForCausalLM runs without a shared prefix cache" in message and "attention" in message
     caplog.clear()
-    monkeypatch.setattr(probe.ModelRunner, "decode", lambda *_: 1 / 0)
+    monkeypatch.setattr(runner_choice.ModelRunner, "decode", lambda *_: 1 / 0)
     tiny_engine()
     [message] = caplog.messages
     assert "LlamaForCausalLM" in message and "division by zero" in message

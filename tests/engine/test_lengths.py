@@ -80,9 +80,8 @@ def runners(family: str):
     runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
     texts = Texts(model)
     yield runner, texts
-    if runner.max_rows != 1:  # rows alone are never padded
-        runner.padding = 1
-        yield runner, texts
+    runner.padding = 1
+    yield runner, texts
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS))
@@ -98,11 +97,11 @@ def test_all_lengths_all_batches_and_all_orders(family):
     lengths = range(1, LONGEST + 1)
     sizes = range(17, 0, -3)  # three rows leave, one after each step: steps of 1 to 17 rows
     for runner, texts in runners(family):
-        first, alone = runner.padding != 1, runner.max_rows == 1
+        first = runner.padding != 1
         for length in lengths:
-            error = worst_error(runner, texts, [length], None if first or alone else ())
+            error = worst_error(runner, texts, [length], None if first else ())
             assert error < 1e-3, (runner.padding, length)
-        for rows in sizes if not alone else ():
+        for rows in sizes:
             # A model's own cache takes rows of one length; over the block table any rows run together.
             equal = isinstance(runner, PlainRunner)
             some = [5 + rows if equal else 1 + (7 * row + rows) % LONGEST for row in range(rows)]

@@ -7,11 +7,11 @@ from time import monotonic
 import pytest
 import torch
 
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
-from soft_reasoning.testing.engine import EngineContract
 from soft_reasoning.types import Request, Sampling
+from tests.contracts.engine import EngineContract
 
 ENGINES = {"fake": FakeEngine, "huggingface": lambda: HuggingFaceEngine("demo")}
 TEXTS = ("Sam has 8 cards. 1) Sam gets 10.", "How many more books?", "Solutions:\nHow many?\n")

@@ -5,11 +5,9 @@ import math
 import pytest
 import torch
 
-from soft_reasoning.engine import sampling
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.sampling import draw, sample_tokens
 from soft_reasoning.types import Request, Sampling
-from tests.engine.capturing import Capturing
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
 
@@ -134,15 +132,3 @@ def test_a_row_that_is_not_finite_changes_no_other():
             assert not math.isfinite(got.normaliser)
         else:
             assert got == row
-
-
-def test_off_the_cpu_a_step_waits_once_and_launches_as_much_for_any_number_of_rows(monkeypatch):
-    """On the meta device, up to the transfer of what was chosen."""
-    launched = []
-    for count in (8, 64):
-        monkeypatch.setattr(sampling, "_read", lambda *_, count=count: ([(0, 0.0, 0.0)] * count, [True]))
-        with Capturing() as seen:
-            sample_tokens(torch.empty(count, 5000, device="meta"), rows_of(count, min_new_tokens=1), [3])
-        assert not seen.broken
-        launched.append(seen.kernels)
-    assert launched[0] == launched[1]

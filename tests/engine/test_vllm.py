@@ -12,8 +12,8 @@ from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
 from soft_reasoning.engine.vllm.engine import VLLMEngine
 from soft_reasoning.engine.vllm.setup import import_vllm
-from soft_reasoning.testing.engine import EngineContract, logits_after
 from soft_reasoning.types import Request, Sampling, UserError
+from tests.contracts.engine import EngineContract, logits_after
 from tests.engine.models import BASE, FAMILIES, random_ids
 
 HERE = find_spec("vllm") is not None

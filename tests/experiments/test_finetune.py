@@ -15,8 +15,8 @@ import soft_reasoning
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.prompts import Exemplar
-from soft_reasoning.testing.engine import logits_after
 from soft_reasoning.types import UserError
+from tests.contracts.engine import logits_after
 
 peft = pytest.importorskip("peft")
 from experiments import finetune as script  # noqa: E402

@@ -20,8 +20,8 @@ from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.search import Stopping
 from soft_reasoning.task import ProbeFitting
-from soft_reasoning.testing import verifier as contract
 from soft_reasoning.types import Candidate, Request, Result, Sampling, UserError
+from tests.contracts import verifier as contract
 
 WORDS = ["model=demo", "dataset=demo", "dataset.split=validation", "limit=40"]
 

@@ -5,8 +5,8 @@ import pytest
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_method
 from soft_reasoning.configuration.registry import VERIFIERS
-from soft_reasoning.testing import verifier as contract
-from soft_reasoning.testing.method import fake_context
+from tests.contracts import verifier as contract
+from tests.contracts.method import fake_context
 
 CHECKS = (
     contract.scores_lie_between_0_and_1,

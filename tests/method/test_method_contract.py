@@ -5,7 +5,7 @@ import pytest
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_method
 from soft_reasoning.configuration.registry import METHODS
-from soft_reasoning.testing import method as contract
+from tests.contracts import method as contract
 
 CHECKS = (
     contract.has_a_name_and_solves_every_problem,

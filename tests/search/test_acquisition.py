@@ -24,9 +24,9 @@ from soft_reasoning.search.acquisition import (
     printed_improvement,
 )
 from soft_reasoning.search.surrogate import information_gain
-from soft_reasoning.testing import acquisition as contract
-from soft_reasoning.testing.surrogate import data, points
 from soft_reasoning.types import UserError
+from tests.contracts import acquisition as contract
+from tests.contracts.surrogate import data, points
 
 warnings.filterwarnings("ignore", module="botorch")
 IMPROVING = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from soft_reasoning.search import GaussianEmbedding, TokenSimplexEmbedding
-from soft_reasoning.testing import embedding as contract
 from soft_reasoning.types import UserError
+from tests.contracts import embedding as contract
 
 ALL = [GaussianEmbedding, TokenSimplexEmbedding]
 

@@ -31,8 +31,8 @@ from soft_reasoning.search.points import (
     UniformCandidates,
     are_best,
 )
-from soft_reasoning.testing.surrogate import data
 from soft_reasoning.types import UserError, generator_for
+from tests.contracts.surrogate import data
 
 pytestmark = pytest.mark.filterwarnings("ignore:ExpectedImprovement has known")
 KEYS = [f"problem {i}" for i in range(6)]

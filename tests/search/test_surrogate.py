@@ -15,9 +15,9 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.search import Surrogate
 from soft_reasoning.search.surrogate import cholesky
-from soft_reasoning.testing import surrogate as contract
-from soft_reasoning.testing.surrogate import data, points
 from soft_reasoning.types import UserError
+from tests.contracts import surrogate as contract
+from tests.contracts.surrogate import data, points
 
 ALL = {
     "default": Surrogate(),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.task import Evaluation, TaskObjective, tune
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.task.tuning import propose

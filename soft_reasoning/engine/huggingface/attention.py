@@ -11,9 +11,9 @@ only, which is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from soft_reasoning.engine.huggingface.block_manager import BLOCK
 from soft_reasoning.engine.huggingface.tiles import MASKED, Chunk, Piece, split_into_chunks
 
 NAME = "soft_reasoning_blocks"
-Pieces: TypeAlias = Callable[[int | None], list[Piece]]
 
 
 class KeyValuePool:
@@ -38,17 +37,15 @@ class KeyValuePool:
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._whole: list[Tensor] = []  # (layers, blocks, ...): those of layers of one shape are one tensor
 
     def resized(self, blocks: int) -> KeyValuePool:
         """An empty pool for the same layers. Its blocks are undefined until they are cleared."""
-        pool, alike = KeyValuePool(blocks), dict[tuple[Any, ...], list[int]]()
-        for index, layer in self._layers.items():
-            alike.setdefault(tuple(x.shape[1:] for x in layer), []).append(index)
-        for indices in alike.values():
-            pair = [x.new_empty(len(indices), blocks, *x.shape[1:]) for x in self._layers[indices[0]]]
-            pool._layers |= zip(indices, zip(*pair, strict=True), strict=True)
-            pool._whole += pair
+        pool = KeyValuePool(blocks)
+        for index, (keys, values) in self._layers.items():
+            pool._layers[index] = (
+                keys.new_empty(blocks, *keys.shape[1:]),
+                values.new_empty(blocks, *values.shape[1:]),
+            )
         return pool
 
     def layer(self, index: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,15 +54,14 @@ class KeyValuePool:
             keys = k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK)
             values = v.new_zeros(self.blocks, v.shape[1], BLOCK, v.shape[2])
             self._layers[index] = keys, values
-            self._whole += [keys[None], values[None]]
         return self._layers[index]
 
     def clear(self, blocks: list[int]) -> None:
         """Set ``blocks`` to zero, since even masked keys must be finite."""
-        if self._whole:
-            index = on_device(blocks, self._whole[0].device)
-            for x in self._whole:
-                x.index_fill_(1, index, 0)
+        for keys, values in self._layers.values():
+            index = on_device(blocks, keys.device)
+            keys.index_fill_(0, index, 0)
+            values.index_fill_(0, index, 0)
 
     @property
     def block_bytes(self) -> int:
@@ -73,19 +69,8 @@ class KeyValuePool:
         return sum(x.shape[1:].numel() * x.element_size() for layer in self._layers.values() for x in layer)
 
 
-class Span(NamedTuple):
-    """Tokens ``first`` to ``end`` of a pass: a sequence's from ``position`` on, with its block ``table``."""
-
-    first: int
-    end: int
-    position: int
-    table: list[int]
-
-
 class Pass:
     """The tokens of one forward pass: where their keys go, and which tiles they read.
-
-    Tokens of ``spans`` attend by sequence instead, where :func:`_takes_spans` allows it.
 
     Args:
         pool: Keys and values of all layers.
@@ -93,8 +78,6 @@ class Pass:
         written: (block, offset), (M,) each: where the keys of the first M tokens go.
         pieces: Maps a sliding window (None: all earlier positions are seen) to the pieces that tokens read.
         device: The model's.
-        spans: Sequences with many new tokens.
-        rest: As ``pieces``, for the tokens that are not in ``spans``.
     """
 
     def __init__(
@@ -102,18 +85,16 @@ class Pass:
         pool: KeyValuePool,
         positions: Tensor,
         written: tuple[Tensor, Tensor],
-        pieces: Pieces,
+        pieces: Callable[[int | None], list[Piece]],
         device: torch.device,
-        spans: Sequence[Span] = (),
-        rest: Pieces = lambda _: [],
     ) -> None:
         self.pool = pool
         self.written: tuple[Tensor, ...] = tuple(x.to(device, non_blocking=True) for x in written)
         padded = pad(positions, (0, 1))  # the last is the position of padding readers
         self._positions = padded.to(device, non_blocking=True)
-        self._pieces, self._spans, self._rest = pieces, spans, rest
-        self._chunks: dict[tuple[int | None, bool], list[Chunk]] = {}
-        self._biases: dict[tuple[int | None, bool], list[list[Tensor | None]]] = {}
+        self._pieces = pieces
+        self._chunks: dict[int | None, list[Chunk]] = {}  # by window
+        self._biases: dict[int | None, list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1
 
     @property
@@ -149,17 +130,7 @@ class Pass:
         keys, values = self._write(layer, k, v)
         if window is not None and window >= self._longest:
             window = None
-        plain = window is None and softcap is None and sinks is None
-        if not (self._spans and plain and _takes_spans(q, v)):
-            chunks = self._chunks_for(window, self._pieces)
-            return _attend_tiles(chunks, q, keys, values, scale, softcap, sinks)
-        chunks = self._chunks_for(None, self._rest)
-        out = (
-            _attend_tiles(chunks, q, keys, values, scale) if chunks else v.new_zeros(*q.shape[:2], v.shape[2])
-        )
-        for span in self._spans:
-            out[span.first : span.end] = _attend_span(span, q, k, v, keys, values, scale)
-        return out
+        return _attend_tiles(self._chunks_for(window), q, keys, values, scale, softcap, sinks)
 
     def advance(self) -> None:
         """Move to the next position of every token, inside the same blocks."""
@@ -176,20 +147,20 @@ class Pass:
         values[block, :, offset] = v[: len(block)]
         return keys, values
 
-    def _chunks_for(self, window: int | None, pieces: Pieces) -> list[tuple[Chunk, list[Tensor | None]]]:
-        """The chunks of ``pieces``, and their tiles' biases, for all layers with this ``window``."""
-        key = window, pieces is self._pieces
-        if key not in self._chunks:
+    def _chunks_for(self, window: int | None) -> list[tuple[Chunk, list[Tensor | None]]]:
+        """The chunks of the pieces, and their tiles' biases, for all layers with this ``window``."""
+        if window not in self._chunks:
             tokens = len(self._positions) - 1
-            self._chunks[key] = split_into_chunks(pieces(window), tokens, self._positions.device)
-        if key not in self._biases:
-            self._biases[key] = [
-                [tiles.bias(self._positions, window) for tiles in chunk.tiles] for chunk in self._chunks[key]
+            self._chunks[window] = split_into_chunks(self._pieces(window), tokens, self._positions.device)
+        chunks = self._chunks[window]
+        if window not in self._biases:
+            self._biases[window] = [
+                [tiles.bias(self._positions, window) for tiles in chunk.tiles] for chunk in chunks
             ]
-        return list(zip(self._chunks[key], self._biases[key], strict=True))
+        return list(zip(chunks, self._biases[window], strict=True))
 
 
-current_pass: ContextVar[Any] = ContextVar("current_pass")
+current_pass: ContextVar[Pass] = ContextVar("current_pass")
 """The pass that the model computes, whose ``attend`` every layer calls; the model runner sets it."""
 
 
@@ -217,8 +188,8 @@ def block_attention(
         window = module.config.sliding_window
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    options = {"scale": scale, "window": window, "softcap": softcap, "sinks": s_aux}
-    out = current_pass.get().attend(module.layer_idx, q, k, v, **options)
+    attend = current_pass.get().attend
+    out = attend(module.layer_idx, q, k, v, scale=scale, window=window, softcap=softcap, sinks=s_aux)
     return out.unsqueeze(0), None
 
 
@@ -231,8 +202,8 @@ def _attend_tiles(
     keys: Tensor,
     values: Tensor,
     scale: float,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    softcap: float | None,
+    sinks: Tensor | None,
 ) -> Tensor:
     """(N, Hq, dv): the attention of tokens over a layer's ``keys`` and ``values`` by the tiles in ``chunks``.
 
@@ -277,51 +248,6 @@ def _attend_tiles(
     if sinks is not None:
         total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
     return total.mean().to(dtype)
-
-
-def _takes_spans(q: Tensor, v: Tensor) -> bool:
-    """Whether PyTorch's flash attention takes ``q`` and ``v``, and no result is promised bit for bit."""
-    if q.dtype == torch.float32 or q.shape[2] != v.shape[2]:
-        return False
-    if q.device.type == "cuda":
-        capable = torch.cuda.get_device_capability(q.device) >= (8, 0)
-        return capable and q.shape[2] % 8 == 0 and q.shape[2] <= 256
-    return q.device.type == "cpu"
-
-
-def _attend_span(
-    span: Span, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, scale: float
-) -> Tensor:
-    """(n, Hq, dv): the attention of the tokens of ``span`` over each other and over earlier positions.
-
-    The two parts are joined by the log-sum-exp of their scores.
-    """
-    new, heads = slice(span.first, span.end), k.shape[1]
-    queries = q[new].unflatten(1, (heads, -1)).permute(1, 2, 0, 3)
-    out, lse = _flash(queries, k[new].transpose(0, 1), v[new].transpose(0, 1), scale, causal=True)
-    if span.position:
-        blocks = on_device(span.table[: -(-span.position // BLOCK)], q.device)
-        # A single block would stay a view whose last dimension is strided, which flash attention misreads.
-        earlier_k = (
-            keys.index_select(0, blocks).permute(1, 0, 3, 2).contiguous().flatten(1, 2)[:, : span.position]
-        )
-        earlier_v = values.index_select(0, blocks).transpose(0, 1).flatten(1, 2)[:, : span.position]
-        earlier, other = _flash(queries, earlier_k, earlier_v, scale, causal=False)
-        out = out.float().lerp(earlier.float(), torch.sigmoid(other - lse).unsqueeze(-1))
-    return out.permute(2, 0, 1, 3).flatten(1, 2).to(v.dtype)
-
-
-def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
-    """Attention and log-sum-exp of ``q`` (Hkv, r, n, d) over ``k`` (Hkv, m, d) and ``v`` (Hkv, m, dv).
-
-    It is what scaled_dot_product_attention calls, which keeps the log-sum-exp to itself.
-    """
-    run = torch.ops.aten._scaled_dot_product_flash_attention
-    if q.device.type == "cpu":
-        run = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    k, v = (x[:, None].expand(-1, q.shape[1], -1, -1) for x in (k, v))
-    out, lse, *_ = run(q, k, v, 0.0, causal, scale=scale)
-    return out, lse
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:

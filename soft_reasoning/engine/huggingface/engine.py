@@ -6,7 +6,6 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable
-from collections.abc import Sequence as Many
 from operator import attrgetter
 from typing import Any
 
@@ -18,18 +17,19 @@ from soft_reasoning.engine.base import Engine, Outcome
 from soft_reasoning.engine.devices import (
     choose_device,
     choose_threads,
-    current_device,
     fitting_tokens,
     is_out_of_memory,
     keep_freed_memory,
     memory_for,
 )
-from soft_reasoning.engine.huggingface.probe import choose_runner
+from soft_reasoning.engine.huggingface.runner_choice import choose_runner
 from soft_reasoning.engine.huggingface.sequence import Sequence
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
+LARGE = 300_000_000
+"""Models with more parameters are slow in float32 on a CPU."""
 ROWS_ON_CPU = 96
 """Beyond this many rows a step takes proportionally longer: the processor is already at full speed."""
 
@@ -49,9 +49,7 @@ class HuggingFaceEngine(Engine):
             the free memory. It is halved permanently when memory runs out.
         max_batch_rows: Maximum number of sequences that run at once; others wait. None is no bound, but
             ``ROWS_ON_CPU`` for a large model on the CPU: more rows save little time and delay first results.
-            With CUDA graphs None is as many rows as the largest graph has.
-        threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default if a
-            product is faster with it than with one thread when the model is loaded.
+        threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default.
 
     Results are reproducible as for every :class:`Engine`, and bitwise so where ``batch_invariant`` is true
     (mixtures of experts: the same tokens). The number of threads and the CPU type may change the last bits.
@@ -96,8 +94,7 @@ class HuggingFaceEngine(Engine):
                 revision=revision,
                 trust_remote_code=trust_remote_code,
             )
-            parameters = sum(parameter.numel() for parameter in model.parameters())
-            choose_threads(threads, parameters, model.dtype, loading.width_of(model.config))
+            choose_threads(threads, loading.count_parameters(model))
             self._set_up(model, tokenizer, max_batch_tokens, max_batch_rows)
 
     @classmethod
@@ -129,22 +126,26 @@ class HuggingFaceEngine(Engine):
         if self.device.type == "cpu":
             keep_freed_memory()
         on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            log.warning("engine=hf is exact and slow on a GPU; engine=vllm is the fast way")
         self._loaded_bytes = torch.cuda.memory_allocated(self.device) if on_gpu else 0
         self.set_embeddings(lookup, lookup.weight)
         self.context_length: int = loading.context_length(model.config)
         generation = getattr(model, "generation_config", None)
         self.max_new_tokens = getattr(generation, "max_new_tokens", None)
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
-        with current_device(self.device):
-            self._runner = choose_runner(model)
+        self._runner = choose_runner(model)
         self.batch_invariant = self._runner.batch_invariant
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
-        if max_batch_rows is None and self.device.type == "cpu" and loading.is_large(model):
-            max_batch_rows = ROWS_ON_CPU
-        rows = max_batch_rows or self._runner.good_rows
-        self._runner.max_rows = min(filter(None, (self._runner.max_rows, rows)), default=None)
+        if self.device.type == "cpu" and loading.count_parameters(model) > LARGE:
+            max_batch_rows = max_batch_rows or ROWS_ON_CPU
+            if model.dtype == torch.float32:
+                log.info(
+                    "float32 is exact; model.dtype=bfloat16 takes half the memory, and less time on some CPUs"
+                )
+        self._runner.max_rows = max_batch_rows
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._restart([])
@@ -170,9 +171,8 @@ class HuggingFaceEngine(Engine):
             started = self._runner.admit(self._waiting, len(self._running))
             self._running += started
             rows = started or list(self._running)
-            with current_device(self.device):
-                logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
-                outcomes = self.extend(rows, logits)
+            logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
+            outcomes = self.extend(rows, logits)
         except BaseException as error:
             if is_out_of_memory(error):
                 return self._halve()
@@ -220,7 +220,7 @@ class HuggingFaceEngine(Engine):
         if leaving:
             self._running = [sequence for sequence in self._running if sequence.ticket not in tickets]
 
-    def _restart(self, sequences: Many[Sequence]) -> None:
+    def _restart(self, sequences: list[Sequence]) -> None:
         """Drop all state, and start again with ``sequences``."""
         fresh = [self.prepare(sequence.request, sequence.ticket) for sequence in sequences]
         self.queued.update((sequence.ticket, sequence) for sequence in fresh)

@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from soft_reasoning.engine.devices import on_device
-from soft_reasoning.engine.huggingface.attention import NAME, KeyValuePool, Pass, Span, current_pass
+from soft_reasoning.engine.huggingface.attention import NAME, KeyValuePool, Pass, current_pass
 from soft_reasoning.engine.huggingface.block_manager import BLOCK, BlockManager, blocks_for
-from soft_reasoning.engine.huggingface.decode_graphs import DecodeGraphs, DecodePass, fuse_norms
 from soft_reasoning.engine.huggingface.sequence import Sequence
 from soft_reasoning.engine.huggingface.tiles import Piece, height
 
@@ -27,8 +26,6 @@ PADDING = 8
 """On the CPU a pass has a multiple of this many rows: products of fewer rows may sum in another order."""
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
-LEAST_SPAN = {"cpu": 64, "cuda": 512}
-"""New tokens from which a sequence does not use tiles; on a GPU tiles need fewer launches for short ones."""
 CACHE_SHARE, LEAST_CACHED = 16, 8192
 """Cached prefixes hold at most the larger of ``max_tokens / CACHE_SHARE`` and ``LEAST_CACHED`` positions."""
 
@@ -37,12 +34,11 @@ class Runner:
     """A model, its embedding lookup and its device: the base of both runners.
 
     A pass has a multiple of ``padding`` rows. ``batch_invariant``: in the probe no bit of a row depended on
-    the other rows of its batch. ``max_rows`` bounds the rows of a batch; beyond ``good_rows`` a step takes
-    much longer. ``position_bytes`` is the size of a position's keys and values, known after the first pass.
+    the other rows of its batch. ``max_rows`` bounds the rows of a batch. ``position_bytes`` is the size of a
+    position's keys and values, known after the first pass.
     """
 
     max_rows: int | None = None
-    good_rows: int | None = None
     position_bytes: float = 0.0
     peak_kv_bytes: int = 0
     batch_invariant: bool = False
@@ -115,19 +111,13 @@ class ModelRunner(Runner):
     """Runs a model whose attention is :mod:`soft_reasoning.engine.huggingface.attention`.
 
     It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
-    in progress, prompts and new tokens together. With ``graphs`` decode steps are computed by
-    :class:`DecodeGraphs`, as far as its buffers hold them, and else by a :class:`Pass` like prompts;
-    ``good_rows`` is the largest number of rows that they hold.
+    in progress, prompts and new tokens together.
     """
 
-    def __init__(self, model: Any, *, max_tokens: int, graphs: bool = False) -> None:
+    def __init__(self, model: Any, *, max_tokens: int) -> None:
         view = copy.deepcopy(model, {id(x): x for x in (*model.parameters(), *model.buffers())})
         view.set_attn_implementation(NAME)
         super().__init__(view)
-        if graphs:
-            fuse_norms(view)
-        self._graphs = DecodeGraphs(self._forward_ids, self.device) if graphs else None
-        self.good_rows = None if self._graphs is None else self._graphs.most_rows
         self._pool = KeyValuePool(0)
         self.resize(max_tokens)
 
@@ -135,7 +125,7 @@ class ModelRunner(Runner):
         """Drop all keys and values, and bound them by ``max_tokens`` positions from now on."""
         self.max_tokens = max_tokens
         cached = max(max_tokens // CACHE_SHARE, min(max_tokens, LEAST_CACHED))
-        self._use(self._pool.resized(0))  # frees the memory
+        self._pool = self._pool.resized(0)  # frees the memory
         self._reset(blocks_for(max_tokens), blocks_for(cached))
 
     def _reset(self, limit: int, cache_limit: int) -> None:
@@ -192,11 +182,6 @@ class ModelRunner(Runner):
         """Compute the newest token of every sequence: (R, V) logits of the next token."""
         grown = [self.blocks.grow(sequence) for sequence in sequences]
         self._prepare_pool()
-        if self._graphs is not None and (shape := self._graphs.shape(sequences)):
-            self._step = None
-            logits = self._graphs.step(sequences, shape)
-            self._count_bytes()
-            return logits
         if self._step is None or any(grown) or sequences != self._rows:
             self._rows = list(sequences)  # the caller's list may change
             self._step = self._decode_pass(self._rows)
@@ -205,45 +190,21 @@ class ModelRunner(Runner):
         return self._forward(self._step, self.embed_newest(sequences), None)[: len(sequences)]
 
     def _prepare_pool(self) -> None:
-        if self._pool.blocks != self.blocks.total + 1:
-            self._use(self._pool.resized(0))  # frees the memory
-            self._use(self._pool.resized(self.blocks.total + 1))  # the last block is spare
-            self._pool.clear([self.blocks.total])
+        if self._pool.blocks != self.blocks.total:
+            self._pool = self._pool.resized(0)  # frees the memory
+            self._pool = self._pool.resized(self.blocks.total)
         if fresh := self.blocks.take_fresh():
             self._pool.clear(fresh)
-
-    def _use(self, pool: KeyValuePool) -> None:
-        self._pool = pool
-        if self._graphs is not None:
-            self._graphs.use(pool)
-
-    def _count_bytes(self) -> None:
-        """Keep ``peak_kv_bytes`` and ``position_bytes`` up to date."""
-        used = self.blocks.occupied * self._pool.block_bytes
-        self.peak_kv_bytes = max(self.peak_kv_bytes, used)
-        self.position_bytes = self._pool.block_bytes / BLOCK
-
-    def _forward_ids(self, current: DecodePass, ids: Tensor) -> Tensor:
-        """Logits (R, V) after the tokens ``ids`` (R,)."""
-        return self._logits(current, self.lookup(ids[None]))[0]
 
     def _forward(self, current: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
         """Logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
         options = {}
         if wanted is not None and "logits_to_keep" in self.accepts:
             options["logits_to_keep"] = wanted
-        logits = self._logits(current, embeddings.unsqueeze(0), **options)[0]
-        self._count_bytes()
-        if wanted is not None and not options:
-            logits = logits[wanted]
-        return logits
-
-    def _logits(self, current: Pass | DecodePass, embeddings: Tensor, **options: Any) -> Tensor:
-        """Logits (1, N, V) after the packed ``embeddings`` (1, N, D)."""
         token = current_pass.set(current)
         try:
-            return self.model(
-                inputs_embeds=embeddings,
+            [logits] = self.model(
+                inputs_embeds=embeddings.unsqueeze(0),
                 position_ids=current.positions.unsqueeze(0),
                 use_cache=False,
                 return_dict=True,
@@ -251,6 +212,9 @@ class ModelRunner(Runner):
             ).logits
         finally:
             current_pass.reset(token)
+        self.peak_kv_bytes = max(self.peak_kv_bytes, self.blocks.occupied * self._pool.block_bytes)
+        self.position_bytes = self._pool.block_bytes / BLOCK
+        return logits if wanted is None or options else logits[wanted]
 
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""
@@ -263,15 +227,7 @@ class ModelRunner(Runner):
         blocks = [table[row.position :][: row.tokens] for row, table in zip(rows, tables, strict=True)]
         written = torch.cat(blocks), positions % BLOCK
         padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)])
-        least = LEAST_SPAN.get(device.type, LEAST_SPAN["cuda"])
-        spans = [
-            Span(row.end - row.tokens, row.end, row.position, row.sequence.block_table)
-            for row in rows
-            if row.tokens >= least
-        ]
-        rest = [row for row in rows if row.tokens < least]
-        pieces, others = partial(_prefill_pieces, rows), partial(_prefill_pieces, rest)
-        current = Pass(self._pool, padded, written, pieces, device, spans, others)
+        current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows), device)
         ending = [row for row in rows if row.position + row.tokens == row.sequence.prompt_tokens]
         last = [row.end - 1 for row in ending]
         wanted = on_device(last + [0] * (self.padded_count(max(len(last), 1)) - len(last)), device)

@@ -34,10 +34,6 @@ class PlainRunner(Runner):
         self._cache: dict[str, Any] = {}
         self._position = 0
 
-    def serve_rows_alone(self) -> None:
-        """Run one row at a time, for caches from which :meth:`decode` cannot remove a row."""
-        self.max_rows = self.padding = 1
-
     def begin_run(self) -> None:
         """Restart ``peak_kv_bytes``."""
         self.resize(self.max_tokens)

@@ -16,7 +16,7 @@ from soft_reasoning.configuration.context import (
     check_wording,
 )
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.engine.completions.replay import RESOURCES as ENGINE_RESOURCES
-from soft_reasoning.engine.completions.replay import version_of
+from soft_reasoning.engine.completions import RESOURCES as ENGINE_RESOURCES
+from soft_reasoning.engine.completions import version_of
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 
@@ -243,8 +243,6 @@ def describe_loaded(engine: Engine) -> str:
     if model is None or parameter is None:  # weights in another process
         return f"engine {type(engine).__name__}"
     dtype = str(parameter.dtype).removeprefix("torch.")
-    if engine.settings.get("dtype") == "auto" and parameter.device.type == "cpu" and dtype == "bfloat16":
-        dtype += " (which this processor multiplies; model.dtype=float32 is exact)"
     place = str(engine.device)
     if parameter.device.type == "cpu":
         place += f", {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"

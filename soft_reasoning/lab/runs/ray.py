@@ -18,7 +18,7 @@ from typing import Any
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.configuration.context import build_grader, check_problems
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
+from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.runs.local import Local, LocalLauncher
 from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.prompts import Exemplar

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.engine.completions.replay import StoreFile
+from soft_reasoning.engine.completions import StoreFile
 from soft_reasoning.judge.final import FinalAnswer
 from soft_reasoning.lab.runs.files import (
     GRADES,

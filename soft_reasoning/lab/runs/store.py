@@ -16,7 +16,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from soft_reasoning.engine.completions.replay import FILE as COMPLETIONS
+from soft_reasoning.engine.completions import FILE as COMPLETIONS
 from soft_reasoning.lab.runs.files import (
     COSTS,
     GRADES,

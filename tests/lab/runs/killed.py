@@ -7,7 +7,7 @@ import sys
 
 from soft_reasoning.cli.compose import compose_config, plain
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
-from soft_reasoning.engine.completions.store import CompletionStore
+from soft_reasoning.engine.completions import CompletionStore
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.local import Local
 from soft_reasoning.lab.runs.runner import run

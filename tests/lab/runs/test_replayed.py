@@ -12,8 +12,7 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.engine.completions.replay import StoreFile, replaying
-from soft_reasoning.engine.completions.store import CompletionStore
+from soft_reasoning.engine.completions import CompletionStore, StoreFile, replaying
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.records import read_records
 from tests.lab.runs.killed import main as run_here

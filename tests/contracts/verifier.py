@@ -1,6 +1,6 @@
 """What every verifier must do; a test file parametrises over these.
 
-Each function takes a verifier and a context, such as that of ``testing.method.fake_context``.
+Each function takes a verifier and a context, such as that of ``contracts.method.fake_context``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.method.verified_sampling import VerifiedSampling
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.testing.method import PROBLEMS, results
 from soft_reasoning.types import Candidate, Problem, Result
+from tests.contracts.method import PROBLEMS, results
 
 
 def judged(

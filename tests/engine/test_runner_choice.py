@@ -10,17 +10,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.engine.huggingface import HuggingFaceEngine, attention, probe
+from soft_reasoning.engine.huggingface import HuggingFaceEngine, runner_choice
 from soft_reasoning.engine.huggingface.model_runner import ModelRunner
-from soft_reasoning.engine.huggingface.probe import divergence, in_float32
+from soft_reasoning.engine.huggingface.runner_choice import divergence, in_float32
 from soft_reasoning.types import Request
 from tests.engine.models import tiny, tiny_engine
-
-
-def test_a_cache_that_is_wrong_once_a_row_has_left_is_served_one_row_at_a_time(caplog):
-    """MiniMax's does not reorder its state; ``test_lengths`` has the logits."""
-    tiny_engine("minimax")
-    assert "runs one row at a time" in caplog.text
 
 
 def test_a_row_alone_is_compared_with_the_row_in_a_batch():
@@ -93,10 +87,10 @@ def test_half_precision_is_as_exact_as_the_attention_of_transformers(dtype):
     ours = theirs = 0.0
     for seed in range(16):
         model = with_large_biases(seed, dtype)
-        runner, exact = ModelRunner(model, max_tokens=probe.MAX_TOKENS), copy.deepcopy(model).float()
-        for rows, length, prompt in probe.SHAPES:
-            ids = probe._ids(model.config.vocab_size, rows, length)
-            served = probe._serve(runner, ids, prompt)
+        runner, exact = ModelRunner(model, max_tokens=runner_choice.MAX_TOKENS), copy.deepcopy(model).float()
+        for rows, length, prompt in runner_choice.SHAPES:
+            ids = runner_choice._ids(model.config.vocab_size, rows, length)
+            served = runner_choice._serve(runner, ids, prompt)
             places, logits = tuple(zip(*served, strict=True)), exact(ids).logits
             ours += divergence(torch.stack(list(served.values())), logits[places])
             theirs += divergence(model(ids).logits[places], logits[places])
@@ -112,17 +106,3 @@ def test_a_pass_in_float32_leaves_the_weights_as_they_are():
     assert exact.dtype == torch.float32
     assert torch.allclose(exact, copy.deepcopy(model).float()(ids).logits, atol=1e-4)
     assert torch.equal(model(ids).logits, own)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("broken, kind", [(0, "sliding_attention"), (1, "full_attention")])
-def test_the_refusal_names_the_layer_that_differs(monkeypatch, caplog, dtype, broken, kind):
-    """Its scores are twice as large as they should be."""
-    attend = attention.Pass.attend
-
-    def wrong(self, layer, *arguments, scale, **options):
-        return attend(self, layer, *arguments, scale=(1 + (layer == broken)) * scale, **options)
-
-    monkeypatch.setattr(attention.Pass, "attend", wrong)
-    HuggingFaceEngine.from_loaded(tiny("gemma3_text").to(dtype), FakeTokenizer())
-    assert f"first in layer {broken} ({kind})" in caplog.text

@@ -1,14 +1,18 @@
-"""The completions of one engine in a store: those that it takes from there, and those that it adds.
+"""A store of completions: what an engine has generated once need not be generated again.
 
-The key of a completion is a hash of everything that decides it: the request (:func:`request_key`) and
-the engine (:func:`engine_identity`).
+The key of a completion is a hash of everything that decides it: the request (:func:`request_key`) and the
+engine (:func:`engine_identity`). Completions lie by key in an SQLite file of bounded size, without a change
+of any bit.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+import sqlite3
+import zlib
 from array import array
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
@@ -16,17 +20,18 @@ from hashlib import blake2b
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import local_path
-from soft_reasoning.engine.completions.store import CompletionStore
+from soft_reasoning.checks import local_path, real
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.sampling import settings
-from soft_reasoning.types import Completion
+from soft_reasoning.types import Completion, FinishReason, TopLogprobs, UserError
 
 RESOURCES = (
     "max_batch_tokens",
@@ -47,24 +52,20 @@ them, because with ``dtype=auto`` it determines the precision."""
 PACKAGES = ("soft-reasoning", "torch", "transformers", "vllm")
 """Packages whose versions may decide a completion."""
 
-APART = (
-    "prompt_ids",
-    "soft",
-    "position",
-    "max_new_tokens",
-    "seed",
-    "role",
-    "deadline",
-    "turn",
-)
+HANDLED_APART = ("prompt_ids", "soft", "position", "max_new_tokens", "seed", "role", "deadline", "turn")
 """Fields of a request that :func:`request_key` does not take as they are."""
 
 PIECES = 64
 """Parts of a tensor that are summed separately."""
 FILE = "completions.sqlite"
 """Name of a store in its folder."""
-OWN, NONE = "run", "none"
+IN_RUN_FOLDER, NONE = "run", "none"
 """Values of the option ``cache`` that are no folder."""
+VERSION = 2
+"""Version of the file's format and of everything that decides a completion but is not in its key."""
+WAIT = 60.0
+"""Seconds to wait while another process writes."""
+KEYS_PER_QUERY = 500
 
 
 def request_key(row: RunningRequest, engine: bytes, writes_in_turns: bool = False) -> bytes:
@@ -75,8 +76,9 @@ def request_key(row: RunningRequest, engine: bytes, writes_in_turns: bool = Fals
     """
     request, soft = row.request, row.soft
     drawn = row.max_new_tokens > 0 and any(settings(request.sampling, step)[0] > 0 for step in (0, 1))
+    taken = [part.name for part in fields(request) if part.name not in HANDLED_APART]
     facts = {
-        **{part.name: getattr(request, part.name) for part in fields(request) if part.name not in APART},
+        **{name: getattr(request, name) for name in taken},
         "max_new_tokens": row.max_new_tokens,
         "seed": request.seed if drawn else None,
         **({"in_turns": True} if writes_in_turns and drawn and request.deadline is not None else {}),
@@ -106,7 +108,7 @@ def engine_identity(engine: Any) -> bytes:
         "device": getattr(engine.device, "type", None),
         "eos": sorted(engine.eos_ids),
         "special": sorted(tokenizer.all_special_ids),
-        "model": None if config is None else _configuration(config),
+        "model": None if config is None else config.to_dict() | {"_name_or_path": None},
     }
     digest = blake2b(json.dumps(facts, default=str).encode())
     known = len(tokenizer) if hasattr(tokenizer, "__len__") else engine.vocabulary
@@ -144,17 +146,148 @@ def _tensors(engine: Any) -> Iterator[tuple[str, Tensor]]:
     return chain(engine.model.named_parameters(), engine.model.named_buffers())
 
 
-def _configuration(config: Any) -> dict[str, Any]:
-    """A model's configuration without names of places."""
-    return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
-
-
 def version_of(package: str) -> str | None:
     """Return the version of an installed package; None of another, such as a clone of this one."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def encode(completion: Completion) -> bytes:
+    """Return the bytes of ``completion``: compressed JSON, which keeps every float; tensors are in base64."""
+    plain = {part.name: getattr(completion, part.name) for part in fields(completion)}
+    return zlib.compress(json.dumps(plain, default=_of_tensor, separators=(",", ":")).encode(), level=1)
+
+
+def _of_tensor(x: Tensor) -> dict[str, Any]:
+    return {"shape": list(x.shape), "float32": b64encode(x.numpy().tobytes()).decode()}
+
+
+def decode(data: bytes) -> Completion:
+    """Return the completion of the bytes of :func:`encode`.
+
+    Raises:
+        zlib.error: If the bytes are damaged.
+    """
+    plain: dict[str, Any] = json.loads(zlib.decompress(data))
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            row = numpy.frombuffer(b64decode(value["float32"]), numpy.float32).reshape(value["shape"])
+            with torch.inference_mode(False):  # an ordinary tensor, as the engine's
+                plain[name] = torch.from_numpy(row.copy())
+        elif isinstance(value, list):
+            plain[name] = tuple(value)
+    tops = [TopLogprobs(tuple(ids), tuple(logprobs)) for ids, logprobs in plain["top_logprobs"]]
+    reason = FinishReason(plain["finish_reason"])
+    plain |= {"finish_reason": reason, "top_logprobs": tuple(tops)}
+    return Completion(**plain)
+
+
+class CompletionStore:
+    """Completions by key in the SQLite file ``path``, which is created with its folder.
+
+    A killed process loses nothing that :meth:`keep` returned from. Threads and processes may use the file at
+    once, but not machines, since SQLite's log does not work on a network's file system.
+
+    Args:
+        path: The file.
+        gigabytes: Maximum size of all completions; beyond it the oldest are deleted.
+
+    Raises:
+        UserError: If the file is damaged, of another version, or locked for more than a minute, or cannot be
+            written, here and in every method.
+    """
+
+    def __init__(self, path: Path, gigabytes: float) -> None:
+        self.path = path
+        self._most = real("cache_gb", gigabytes, above=0.0) * 1e9
+        self._lock = Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cache: expected a folder, got {path.parent} ({error.strerror})") from error
+        with self._one_line_errors():
+            self._db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")  # a power failure may lose the last steps
+        with self._transaction():
+            version = self._pragma("user_version")
+            if version not in (0, VERSION):
+                raise UserError(
+                    f"cache: expected a file of version {VERSION}, got {self.path} of version {version}; "
+                    "delete it, or choose another folder"
+                )
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+            )
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+
+    def __len__(self) -> int:
+        with self._lock, self._one_line_errors():
+            return self._db.execute("SELECT count(*) FROM completions").fetchone()[0]
+
+    def find(self, keys: Collection[bytes]) -> dict[bytes, Completion]:
+        """Return those completions of ``keys`` that are stored."""
+        wanted, completions = list(dict.fromkeys(keys)), dict[bytes, Completion]()
+        with self._lock, self._one_line_errors():
+            for start in range(0, len(wanted), KEYS_PER_QUERY):
+                part = wanted[start : start + KEYS_PER_QUERY]
+                query = f"SELECT key, value FROM completions WHERE key IN ({','.join('?' * len(part))})"
+                completions |= {key: decode(value) for key, value in self._db.execute(query, part)}
+        return completions
+
+    def keep(self, completions: Mapping[bytes, Completion]) -> None:
+        """Store completions by key, in one transaction."""
+        rows = [(key, encode(completion)) for key, completion in completions.items()]
+        with self._lock, self._one_line_errors(), self._transaction():
+            self._db.executemany("INSERT OR IGNORE INTO completions VALUES (?, ?)", rows)
+            while self._size() > self._most:
+                self._db.execute(
+                    "DELETE FROM completions WHERE rowid IN (SELECT rowid FROM completions ORDER BY rowid "
+                    "LIMIT 1 + (SELECT count(*) FROM completions) / 10)"
+                )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    def _size(self) -> int:
+        return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
+
+    def _pragma(self, name: str) -> int:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    @contextmanager
+    def _one_line_errors(self) -> Generator[None]:
+        try:
+            yield
+        except (sqlite3.Error, zlib.error) as error:
+            locked = "locked" in str(error)
+            raise UserError(
+                f"cache: expected a file of completions, got {self.path}, and {error}; "
+                + ("wait for the process that holds it" if locked else "delete it, free space on the disk")
+                + ", or take another folder or cache=none"
+            ) from error
 
 
 class Replay:
@@ -182,9 +315,10 @@ class Replay:
         whole: dict[bytes, Completion] = {}
         for ticket, outcome in outcomes.items():
             key, max_tokens = self._keys.pop(ticket, (b"", 0))
-            if key and isinstance(outcome, Completion):
-                if not outcome.cut or outcome.generated_tokens == max_tokens:
-                    whole[key] = outcome
+            if not (key and isinstance(outcome, Completion)):
+                continue
+            if not outcome.cut or outcome.generated_tokens == max_tokens:
+                whole[key] = outcome
         if whole:
             self._store.keep(whole)
 
@@ -211,9 +345,9 @@ class StoreFile:
     @classmethod
     def of(cls, cache: str | None, gigabytes: float, run: Path | None = None) -> StoreFile | None:
         """Return the place that the option ``cache`` names, or None: ``run`` is the folder ``run``."""
-        if cache in (None, NONE) or (cache == OWN and run is None):
+        if cache in (None, NONE) or (cache == IN_RUN_FOLDER and run is None):
             return None
-        if cache == OWN and run is not None:
+        if cache == IN_RUN_FOLDER and run is not None:
             return cls(run.absolute() / FILE, gigabytes, platform.node())
         return cls(local_path("cache", cache).absolute() / FILE, gigabytes)
 

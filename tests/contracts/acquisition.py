@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from soft_reasoning.search import Surrogate
-from soft_reasoning.testing.surrogate import data, points
+from tests.contracts.surrogate import data, points
 
 
 def model_and_best(part=slice(None)):

@@ -33,10 +33,10 @@ MAX_TOKENS = 2 * ROWS * BLOCK
 LEAST_ROWS = (8, 16)
 """Paddings to try on the CPU in float32 until a row's bits do not depend on the other rows."""
 CROWD = (8, 16, 24, 32, 64)
-CAPTURES = {"cuda"}
-"""Kinds of devices on which decode steps are tried as graphs first."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
+TOLERANCE, TOLERANCE_IN_HALF = 1e-3, 0.05
+"""Differences relative to the logits' size: those of rounding are smaller, of a wrong mask far larger."""
 WORSE = 3
 """How much farther from float32 a runner may be than the model itself in half precision; rounding varies."""
 KINDS = {"full_attention", "sliding_attention"}
@@ -48,13 +48,12 @@ LENGTH_DEPENDENT = {"dynamic", "longrope"}
 def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    On a GPU it is tried with decode steps as CUDA graphs first, then without. Its ``max_tokens`` is small;
-    ``resize`` sets it. A model that cannot read a block table causes a warning. If a cache gives wrong logits
-    once rows have left a batch, the model runs one row at a time. The runner's ``batch_invariant`` is whether
-    a row has the same bits alone as in a batch.
+    Its ``max_tokens`` is small; ``resize`` sets it. A model that cannot read a block table causes a warning.
+    The runner's ``batch_invariant`` is whether a row has the same bits alone as in a batch.
 
     Raises:
-        UserError: If the model's logits are not finite, or differ between embeddings and token ids.
+        UserError: If the model's logits are not finite, differ between embeddings and token ids, or are wrong
+            once a row has left a batch.
     """
     with _without_time_step_limits(model):
         runner = _choose(model)
@@ -63,12 +62,6 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
 
 
 def _choose(model: Any) -> ModelRunner | PlainRunner:
-    config = model.config
-    if config.model_type == "falcon" and config.alibi and config._attn_implementation == "eager":
-        raise UserError(
-            "cannot serve Falcon with alibi in eager attention: transformers adds its position bias twice "
-            "there; take model.attn_implementation=sdpa"
-        )
     try:
         texts = [_Text(model, rows, length, prompt) for rows, length, prompt in SHAPES]
     except Exception as error:  # a model's code may raise any error
@@ -77,21 +70,16 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
     if not all(bool(text.own.isfinite().all()) for text in texts):
         raise UserError(not_finite(model.get_input_embeddings().weight.dtype))
-    name, problem = type(model).__name__, _no_block_table(model)
-    on_gpu = model.get_input_embeddings().weight.device.type in CAPTURES
-    for graphs in [] if problem else [True, False] if on_gpu else [False]:
-        runner = ModelRunner(model, max_tokens=MAX_TOKENS, graphs=graphs)
-        problem = _problem(model, runner, texts)
+    problem = _no_block_table(model)
+    if not problem:
+        runner = ModelRunner(model, max_tokens=MAX_TOKENS)
+        problem = _problem(runner, texts)
         if not problem:
             return runner
-        if graphs:
-            log.warning("%s decodes without CUDA graphs, which takes longer: %s", name, _line(problem))
     plain = PlainRunner(model, max_tokens=MAX_TOKENS)
-    if _problem(model, plain, texts):
-        plain.serve_rows_alone()
-        if differs := _problem(model, plain, texts):
-            raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
-        problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
+    if differs := _problem(plain, texts):
+        raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
+    name = type(model).__name__
     log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, _line(problem))
     return plain
 
@@ -99,16 +87,15 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
 def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
     """Choose the padding with which a row's bits do not depend on other rows; set ``batch_invariant``."""
     config = runner.model.config.get_text_config()
-    mixture = any(getattr(config, name, None) for name in EXPERTS) and runner.max_rows != 1
+    mixture = any(getattr(config, name, None) for name in EXPERTS)
     if runner.device.type != "cpu" or runner.dtype != torch.float32 or mixture:
         return
-    runner.batch_invariant = runner.max_rows == 1
     for padding in LEAST_ROWS:
-        if not runner.batch_invariant:
-            runner.padding = padding
-            runner.batch_invariant = _rows_alike(runner)
-    if not runner.batch_invariant:
-        runner.padding = LEAST_ROWS[0]
+        runner.padding = padding
+        if _rows_alike(runner):
+            runner.batch_invariant = True
+            return
+    runner.padding = LEAST_ROWS[0]
 
 
 def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
@@ -144,7 +131,7 @@ class _Text:
             except RuntimeError as error:  # a layer that reads the weights of another (Jamba)
                 if is_out_of_memory(error):
                     raise
-                log.info("the probe compares with half precision: no pass in float32 (%s)", error)
+                log.info("runners are compared in half precision: no pass in float32 (%s)", error)
 
 
 @contextmanager
@@ -179,7 +166,7 @@ def divergence(logits: Tensor, exact: Tensor) -> float:
     return float((log.exp() * (log - other)).sum(-1).mean())
 
 
-def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) -> str:
+def _problem(runner: ModelRunner | PlainRunner, texts: list[_Text]) -> str:
     """Why ``runner`` does not reproduce the logits of the model's own passes; empty if it does."""
     for text in texts:
         try:
@@ -191,63 +178,15 @@ def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) 
         places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values())).float()
         own = text.own[places]
         if text.exact is None:
-            error = _error(logits, own)
-            if not error < _tolerance(runner.dtype):
-                return f"its logits differ by {error:.2g} of their size{_where(model, runner, text)}"
+            error = float((logits - own).abs().amax() / own.abs().amax().clamp_min(1e-6))
+            if not error < (TOLERANCE if runner.dtype == torch.float32 else TOLERANCE_IN_HALF):
+                return f"its logits differ by {error:.2g} of their size"
         else:
             exact = text.exact[places]
             ours, theirs = divergence(logits, exact), divergence(own, exact)
             if not ours < WORSE * theirs + 1e-4:
-                where = _where(model, runner, text)
-                return f"it is {ours:.2g} nats from float32, the model itself {theirs:.2g}{where}"
+                return f"it is {ours:.2g} nats from float32, the model itself {theirs:.2g}"
     return ""
-
-
-def _where(model: Any, runner: ModelRunner | PlainRunner, text: _Text) -> str:
-    """Name the first layer in which attention differs from the model's own; empty if there is none."""
-    ids = text.ids[:1, : text.prompt + 1]
-    runner.begin_run()  # without cached positions, whose attention is not computed again
-    with _attention_outputs(model) as own:
-        model(ids[:, : text.prompt].to(runner.device))
-    with _attention_outputs(runner.model) as ours:
-        _serve(runner, ids, text.prompt)
-    kinds = getattr(model.config.get_text_config(), "layer_types", None)
-    for layer, (name, expected) in sorted(own.items()):
-        if layer in ours and _error(ours[layer][1][: text.prompt], expected) >= _tolerance(runner.dtype):
-            return f", first in layer {layer} ({kinds[layer] if kinds else name})"
-    return ""
-
-
-@contextmanager
-def _attention_outputs(model: Any) -> Generator[dict[int, tuple[str, Tensor]]]:
-    """Collect class name and first output (N, D) of each layer's attention, by the layer's number."""
-    outputs: dict[int, tuple[str, Tensor]] = {}
-
-    def keep(module: Any, inputs: Any, output: Any) -> None:
-        rows = output[0] if isinstance(output, tuple) else output
-        outputs.setdefault(module.layer_idx, (type(module).__name__, rows[0].float()))
-
-    attention = [module for module in model.modules() if "Attention" in type(module).__name__]
-    handles = [
-        module.register_forward_hook(keep)
-        for module in attention
-        if isinstance(getattr(module, "layer_idx", None), int)
-    ]
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _error(got: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the size of ``expected``."""
-    return float((got - expected).abs().amax() / expected.abs().amax().clamp_min(1e-6))
-
-
-def _tolerance(dtype: torch.dtype) -> float:
-    """Rounding alone differs by less than this; a wrong mask or scale by far more."""
-    return 1e-3 if dtype == torch.float32 else 0.05
 
 
 def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
@@ -276,8 +215,7 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
                 for sequence in running:
                     sequence.ids.append(int(ids[sequence.ticket, position]))
                 rows = runner.decode(running)
-            kept = rows.clone()  # a graph writes the next step's logits into the same memory
-            logits |= {(s.ticket, position): row for s, row in zip(running, kept, strict=True)}
+            logits |= {(s.ticket, position): row for s, row in zip(running, rows, strict=True)}
             if step and len(running) > 1:
                 runner.release(running.pop((0, len(running) // 2, -1)[step % 3 - 1]))
         for sequence in running:
@@ -303,7 +241,7 @@ def _without_time_step_limits(model: Any) -> Generator[None]:
 
 
 def _no_block_table(model: Any) -> str:
-    """Why ``model`` cannot read a block table by its configuration; empty if the probe should try."""
+    """Why ``model`` cannot read a block table by its configuration; empty if it should be tried."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [])
     if not getattr(model, "_supports_attention_backend", False) or not kinds <= KINDS:

@@ -1,1 +1,0 @@
-"""A store of completions: what an engine has generated once need not be generated again."""
