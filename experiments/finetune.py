@@ -3,7 +3,8 @@
     python experiments/finetune.py --out runs/adapters/gsm8k model=llama3_8b dataset=gsm8k
     soft-reasoning run method=cot model.adapter=runs/adapters/gsm8k model=llama3_8b dataset=gsm8k
 
-The options are those of a run: its model, its prompt, and the training rows of its data set. The objective of
+The options are those of a run: its model, its prompt and its data set, of which the split "train" is learnt
+(GSM-Hard has none: train with dataset=gsm8k), or the rows of the file ``--rows``. The objective of
 "Safety Alignment Should Be Made More Than Just a Few Tokens Deep" is
 
     loss = - sum_t (2 / b_t) log sigmoid(b_t * log[pi(y_t | .) / pi_ref(y_t | .)]),
@@ -16,7 +17,8 @@ adapter switched off. The same command continues a killed training from its last
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.engine.paths import resolve
-from soft_reasoning.lab.data import build_dataset
+from soft_reasoning.lab.data import build_dataset, fields
 from soft_reasoning.prompts import Exemplar, Prompts
 from soft_reasoning.types import Problem, UserError
 
@@ -85,6 +87,37 @@ class ConstrainedTrainer(Trainer):
         return (loss, None) if return_outputs else loss
 
 
+def reasoning(row: Mapping[str, Any], answer: str) -> str:
+    """The reasoning of a training row: its ``thought``, or as GSM8K, SVAMP and StrategyQA have it."""
+    if "thought" in row:
+        return fields.text(row, "thought")
+    if "Equation" in row:
+        return f"{fields.text(row, 'Equation').replace('.0', '')} = {answer}."
+    if "facts" in row:
+        facts = fields.value(row, "facts")
+        return " ".join(
+            " ".join(str(fact).split()) for fact in ([facts] if isinstance(facts, str) else facts)
+        )
+    solution = fields.text(row, "answer").rpartition("####")[0].strip()
+    return re.sub(r"<<[^<>]*>>", "", solution)  # the marks of a calculator: <<3*4=12>>
+
+
+def read_training(words: Sequence[str], file: str | None) -> list[Exemplar]:
+    """The training rows of a run's data set in a drawn order, without its own questions and exemplars."""
+    words = [*words, "dataset.limit=null", "dataset.offset=0"]
+    config = compose_config(words)
+    split = "dataset.split=train" if "split" in config.dataset else "dataset.hub.split=train"
+    source = ["dataset.path=null", split] if file is None else [f"dataset.path={file}"]
+    drawn = compose_config([*words, "dataset.sample=random", *source])
+    dataset = build_dataset(config)
+    known = {row.question for row in [*dataset.problems(), *dataset.exemplars()]}
+    return [
+        Exemplar(problem.question, reasoning(problem.doc, problem.gold or ""), problem.gold or "")
+        for problem in build_dataset(drawn).problems()
+        if problem.question not in known
+    ]
+
+
 def training_rows(rows: Sequence[Exemplar], prompts: Prompts, max_length: int) -> list[dict[str, list[int]]]:
     """Token ids and labels of each row: the run's prompt, then the solution and the end of the sequence.
 
@@ -128,11 +161,8 @@ def train(args: argparse.Namespace) -> None:
     config = compose_config(args.overrides)
     if config.model.adapter:
         raise UserError(f"expected a model without an adapter, got model.adapter={config.model.adapter}")
-    dataset = build_dataset(config)
-    exemplars = dataset.exemplars()  # their solutions are in the prompt
-    excluded = {exemplar.question for exemplar in exemplars}
-    rows = dataset.training(None if args.examples is None else args.examples + len(exemplars))
-    rows = [row for row in rows if row.question not in excluded][: args.examples]
+    rows = read_training(args.overrides, args.rows)[: args.examples]
+    exemplars = build_dataset(config).exemplars()
     path, source = resolve(config.model.path), {"revision": config.model.revision}
     prompts = build_prompts(config, AutoTokenizer.from_pretrained(path, **source), exemplars)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=config.model.dtype, **source)
@@ -168,6 +198,7 @@ def train(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="the adapter's folder")
+    parser.add_argument("--rows", help="a file of training rows, instead of the data set's split train")
     parser.add_argument("--examples", type=int, help="training rows; all by default")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=16, help="rows of a pass")

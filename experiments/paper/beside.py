@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.lab.reports.comparison import MEAN_MODEL, share
 from soft_reasoning.lab.reports.frame import PLACE, VERDICTS, Frame, Row, by_setting, read_runs
-from soft_reasoning.lab.reports.sweep import MEAN_MODEL, share
 from soft_reasoning.lab.reports.tables import Table, count, estimate, number, save
 from soft_reasoning.lab.runs.files import RESULTS, write_text
 from soft_reasoning.lab.runs.manifest import flatten

@@ -15,7 +15,7 @@ from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
-from soft_reasoning.lab.reports.frame import equal_to
+from soft_reasoning.lab.reports.frame import default_reference
 from soft_reasoning.lab.reports.report import summary, write_report
 from soft_reasoning.lab.runs.answered import answered
 from soft_reasoning.lab.runs.files import PAGE, PROBES
@@ -142,7 +142,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     for config in configs.values():  # refuses bad values of every method before any work
         checked_method(config)
     settings = {label: plain(config) for label, config in configs.items()}
-    first = equal_to({label: method_name(config) for label, config in settings.items()})
+    first = default_reference({label: method_name(config) for label, config in settings.items()})
     engines = [settings[first]["engine"], *(config["engine"] for config in settings.values())]
     summaries: dict[str, Summary] = {}
 

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 import soft_reasoning
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
+from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import UserError
 from tests.contracts.engine import logits_after
@@ -67,6 +68,26 @@ def base(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    ("row", "thought"),
+    [
+        ({"question": "q", "answer": "It is <<3*4=12>>12.\n#### 12"}, "It is 12."),
+        ({"Body": "b", "Equation": "( 3.0 * 4.0 )", "Answer": "12"}, "( 3 * 4 ) = 12."),
+        ({"question": "q", "facts": ["One\nfact.", "Another."], "answer": True}, "One fact. Another."),
+        ({"question": "q", "thought": "So 12.", "answer": 12}, "So 12."),
+    ],
+)
+def test_the_reasoning_of_a_training_row(row, thought):
+    assert script.reasoning(row, "12") == thought
+
+
+def test_training_rows_of_the_bundled_problems_are_in_no_other_split():
+    rows = script.read_training(["dataset=demo", "limit=5"], None)
+    assert len(rows) == 500 and all(row.thought and row.answer for row in rows)
+    more = build_dataset(compose_config(["dataset=demo", "dataset.split=validation"])).problems()
+    assert not {problem.question for problem in more} & {row.question for row in rows}
+
+
 def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
     config = compose_config(["engine=fake", "prompt=math"])
     prompts = build_context(config, build_engine(config)).prompts
@@ -91,10 +112,20 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
         "dataset=custom",
         f"dataset.path={tmp_path / 'asked.jsonl'}",
         "prompt=demo",
-        f"dataset.train.path={tmp_path / 'rows.jsonl'}",
     ]
     folder = tmp_path / "adapter"
-    trained = ["--epochs", "20", "--batch-size", "8", "--learning-rate", "0.01", "--warmup-steps", "2"]
+    trained = [
+        "--rows",
+        str(tmp_path / "rows.jsonl"),
+        "--epochs",
+        "20",
+        "--batch-size",
+        "8",
+        "--learning-rate",
+        "0.01",
+        "--warmup-steps",
+        "2",
+    ]
     monkeypatch.setattr(sys, "argv", ["finetune.py", "--out", str(folder), *trained, *run])
     script.main()
     state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-import yaml
+import torch
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import OptionError, choice, finite, local_path, whole
-from soft_reasoning.configuration.parts import make
+from soft_reasoning.checks import OptionError, choice, finite, whole
 from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.custom import Columns
+from soft_reasoning.lab.data.fields import Doc
 from soft_reasoning.lab.data.sources import Hub, Row, located, read_file, read_hub
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import Problem, UserError, generator_for, shortened
 
-Adapter: TypeAlias = Callable[..., Any]
-"""A function of a row and its index that returns a problem, or an exemplar."""
-
-T = TypeVar("T")
+Adapter: TypeAlias = Callable[[Doc, int], Problem]
+"""A function of a row and its index that returns a problem."""
 
 SAMPLES = ("first", "random")
 
@@ -42,16 +39,14 @@ class Dataset:
             smaller ``limit`` takes a prefix of a larger one's problems.
         seed: Seed of ``sample=random``. It is not the run's, so all runs solve the same problems.
         shots: Number of exemplars in the prompt, from the first of ``exemplars``.
-        exemplars: List of mappings or a YAML file (``read_exemplars``).
-        train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, another ``hub``, or a ``split`` of the
-            problems' hub.
+        exemplars: List of mappings or a file (``read_exemplars``).
     """
 
     def __init__(
         self,
         *,
         name: str,
-        row: Callable[[Mapping[str, Any], int], Problem] | str,
+        row: Adapter | str,
         answer_type: str = "number",
         path: str | None = None,
         hub: Mapping[str, Any] | None = None,
@@ -61,20 +56,19 @@ class Dataset:
         seed: int = 0,
         shots: int = 0,
         exemplars: Sequence[Mapping[str, Any]] | str | None = None,
-        train: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_path("path", path)
-        _check_path("train.path", (train or {}).get("path"))
+        if path is not None and not isinstance(path, str):
+            raise OptionError("path", f"expected the path of a file, got {path!r:.40}")
         choice("answer_type", answer_type, ANSWER_TYPES)
         choice("sample", sample, SAMPLES)
         for option, value in (("offset", offset), ("shots", shots), ("seed", seed)):
             whole(option, value, least=0)
+        if limit is not None and not (finite(limit) and (0 < limit < 1 or limit >= 1 and limit % 1 == 0)):
+            raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
         self.name, self.answer_type, self.seed, self.shots = name, answer_type, seed, shots
-        self._row = _adapter("row", row)
+        self._row, self._exemplars = _adapter(row), exemplars
         self._hub = Hub(**hub) if hub and hub.get("id") else None
-        self._path = path
-        self._limit, self._offset, self._sample = _checked_limit(limit), offset, sample
-        self._exemplars, self._train = exemplars, dict(train or {})
+        self._path, self._limit, self._offset, self._sample = path, limit, offset, sample
 
     def problems(self) -> list[Problem]:
         """Return the selected problems.
@@ -84,7 +78,8 @@ class Dataset:
         """
         problems = self._all()
         if self._sample == "random":
-            problems = _shuffled(problems, self.seed, self.name, "sample")
+            drawn = torch.randperm(len(problems), generator=generator_for(self.seed, self.name, "sample"))
+            problems = [problems[i] for i in drawn.tolist()]
         if self._offset >= len(problems):
             raise UserError(
                 f"dataset {self.name}: expected rows beyond offset={self._offset}, got {len(problems)} in "
@@ -105,130 +100,55 @@ class Dataset:
         if len(exemplars) < self.shots:
             raise UserError(
                 f"dataset.shots={self.shots}: expected as many exemplars, got {len(exemplars)}; lower it, or "
-                "set dataset.exemplars=<YAML file>"
+                "set dataset.exemplars=<file>"
             )
         return exemplars[: self.shots]
 
-    def training(self, count: int | None = None) -> list[Exemplar]:
-        """Return the first ``count`` training rows (None: all) in a seeded order.
-
-        Rows whose question is one of the problems are left out.
-
-        Raises:
-            UserError: If the benchmark has no training rows.
-        """
-        train = self._train
-        if not train.get("row"):
-            raise UserError(
-                f"dataset {self.name} has no training rows; use another, or dataset=custom with "
-                "dataset.train.path=<file>"
-            )
-        adapter, hub = _adapter("train.row", train["row"]), None
-        if train.get("hub"):
-            hub = Hub(**train["hub"])
-        elif self._hub and train.get("split"):
-            hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
-        rows = self._rows(train.get("path"), hub, "dataset.train.path")
-        adapter = _fitted(adapter, rows)
-        questions = {problem.question for problem in self._all()}
-        exemplars: list[Exemplar] = []
-        for row in _shuffled(rows, self.seed, self.name, "exemplars"):
-            if len(exemplars) == count:
-                break
-            with located(row):
-                exemplar: Exemplar = adapter(row.doc)
-            if exemplar.question not in questions:
-                exemplars.append(exemplar)
-        return exemplars
-
     def _all(self) -> list[Problem]:
         """Every problem, in the file's order."""
-        problems: dict[str, Problem] = {}
-        rows = self._rows(self._path, self._hub, "dataset.path")
-        adapter = _fitted(self._row, rows)
-        for row in rows:
-            with located(row):
-                problem = adapter(row.doc, row.index)
+        rows, problems = self._rows(), dict[str, Problem]()
+        adapter = self._row.over(rows) if isinstance(self._row, Columns) else self._row
+        for index, row in enumerate(rows):
+            with located(row.where):
+                problem = adapter(row.doc, index)
                 if problem.id in problems:
                     raise UserError(f"expected a new id, got '{shortened(problem.id)}' again")
             problems[problem.id] = problem
         return [*problems.values()]
 
-    def _rows(self, path: str | None, hub: Hub | None, key: str) -> list[Row]:
-        """The rows of a file or the hub."""
-        if path:
-            return read_file(path, hub, key)
-        if hub is not None:
-            return read_hub(hub, key)
+    def _rows(self) -> list[Row]:
+        """The rows of the file or the hub."""
+        if self._path:
+            return read_file(self._path, self._hub)
+        if self._hub is not None:
+            return read_hub(self._hub)
         raise UserError(
-            f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
-            "dataset.hub.id=<owner/name>"
+            f"dataset {self.name}: expected a file or a hub data set, got neither; set dataset.path=<file> "
+            "or dataset.hub.id=<owner/name>"
         )
 
 
-def _shuffled(items: Sequence[T], seed: int, *stage: object) -> list[T]:
-    """``items`` in an order that :func:`~soft_reasoning.types.generator_for` draws."""
-    import torch  # takes seconds, which wrong options do without
-
-    return [items[i] for i in torch.randperm(len(items), generator=generator_for(seed, *stage)).tolist()]
-
-
-def _adapter(option: str, row: Adapter | str) -> Adapter:
+def _adapter(row: Adapter | str) -> Adapter:
     try:
-        return resolve_name(row) if isinstance(row, str) else row
+        return pkgutil.resolve_name(row) if isinstance(row, str) else row
     except (ImportError, AttributeError, ValueError) as error:
-        raise OptionError(option, f"expected the dotted name of a function, got '{row}'") from error
-
-
-def _check_path(option: str, path: object) -> None:
-    if path is not None and not isinstance(path, str | Path):
-        raise OptionError(option, f"expected the path of a file, got {path!r:.40}")
-
-
-def _checked_limit(limit: int | float | None) -> int | float | None:
-    if limit is None or finite(limit) and (0 < limit < 1 or limit >= 1 and limit == int(limit)):
-        return limit
-    raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
-
-
-def _fitted(adapter: Adapter, rows: Sequence[Row]) -> Adapter:
-    """The adapter for all of ``rows``, if it looks at them together."""
-    return adapter.over(rows) if isinstance(adapter, Columns) else adapter
-
-
-def build_dataset(config: Mapping[str, Any]) -> Dataset:
-    """Build the data set that ``config.dataset`` names."""
-    return make(config["dataset"], "dataset")
+        raise OptionError("row", f"expected the dotted name of a function, got '{row}'") from error
 
 
 def read_exemplars(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
-    """Read exemplars from a list of mappings (question, thought, answer) or from a YAML file.
-
-    The file holds the list at its top or under ``exemplars``.
+    """Read exemplars from a list of mappings (question, thought, answer) or from a file, such as YAML.
 
     Raises:
         UserError: If an entry is incomplete; it names the entry.
     """
+    key = "dataset.exemplars"
     if isinstance(source, str):
-        where, entries = source, _from_yaml(local_path("dataset.exemplars", source))
+        rows = read_file(source, key=key)
     else:
-        where, entries = "dataset.exemplars", source or ()
+        rows = [Row(f"{key} entry {number}", doc) for number, doc in enumerate(source or (), start=1)]
     exemplars: list[Exemplar] = []
-    for position, entry in enumerate(entries, start=1):
-        try:
-            parts = (fields.text(entry, key) for key in ("question", "thought", "answer"))
+    for row in rows:
+        with located(row.where):
+            parts = (fields.text(row.doc, name) for name in ("question", "thought", "answer"))
             exemplars.append(Exemplar(*parts))
-        except UserError as error:
-            raise UserError(f"{where} entry {position}: {error}") from error
     return exemplars
-
-
-def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
-    try:
-        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({error!s:.160})") from error
-    content = content.get("exemplars") if isinstance(content, Mapping) else content
-    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
-        raise UserError(f"{file}: expected a list of entries with question, thought and answer")
-    return content

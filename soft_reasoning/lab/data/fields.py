@@ -7,43 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.answers import number as numbers
 from soft_reasoning.types import UserError
 
+Doc: TypeAlias = Mapping[str, Any]
+"""The fields of a row, with values as they are written."""
 
-def value(row: Mapping[str, object], name: str) -> Any:
+
+def value(doc: Doc, name: str) -> Any:
     """Return the field ``name``; null is a missing value, and so are NaN and infinity."""
-    if name not in row:
-        raise UserError(f"expected a field '{name}', got {', '.join(map(str, row)) or 'no field'}")
-    if missing(row[name]):
-        raise UserError(f"expected a value in field '{name}', got {_written(row[name])}")
-    return row[name]
+    if name not in doc:
+        raise UserError(f"expected a field '{name}', got {', '.join(map(str, doc)) or 'no field'}")
+    content = doc[name]
+    if content is None or isinstance(content, float) and not math.isfinite(content):
+        raise UserError(f"expected a value in field '{name}', got {'null' if content is None else content}")
+    return content
 
 
-def missing(content: Any) -> bool:
-    """Whether a value is null, NaN or infinite."""
-    return content is None or isinstance(content, float) and not math.isfinite(content)
-
-
-def texts(content: Any, name: str) -> list[str]:
-    """Return the texts of a list in field ``name``."""
-    if not isinstance(content, list):
-        raise UserError(f"expected a list in field '{name}', got {str(content)[:60]}")
-    for entry in content:
-        if missing(entry) or isinstance(entry, Mapping | list):
-            raise UserError(f"expected a list of strings in field '{name}', got {_written(entry)} in it")
-    return [str(entry).strip() for entry in content]
-
-
-def _written(content: Any) -> str:
-    return "null" if content is None else str(content)[:60]
-
-
-def text(row: Mapping[str, object], name: str) -> str:
+def text(doc: Doc, name: str) -> str:
     """Return a field's text without surrounding space; numbers and booleans as written."""
-    content = value(row, name)
+    content = value(doc, name)
     if isinstance(content, Mapping | list):
         actual = "a list" if isinstance(content, list) else "an object"
         raise UserError(f"expected text in field '{name}', got {actual}")
@@ -52,9 +37,9 @@ def text(row: Mapping[str, object], name: str) -> str:
     return stripped
 
 
-def number(row: Mapping[str, object], name: str) -> str:
+def number(doc: Doc, name: str) -> str:
     """Return a field's number as an answer's text (``2,125`` and ``2125.0`` give ``2125``)."""
-    return canonical_number(value(row, name), name)
+    return canonical_number(value(doc, name), name)
 
 
 def canonical_number(content: Any, name: str) -> str:
@@ -65,17 +50,11 @@ def canonical_number(content: Any, name: str) -> str:
     return number.answer
 
 
-def boolean(row: Mapping[str, object], name: str) -> str:
+def boolean(doc: Doc, name: str) -> str:
     """Return a field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
-    word = str(value(row, name)).strip().lower()
+    word = str(value(doc, name)).strip().lower()
     if word in ("true", "yes", "1"):
         return "True"
     if word in ("false", "no", "0"):
         return "False"
     raise UserError(f"expected true or false in field '{name}', got {word[:60]!r}")
-
-
-def sentence(words: str) -> str:
-    """Return text that ends in exactly one punctuation mark, so that a sentence can follow."""
-    words = words.strip().rstrip(",;").rstrip()
-    return words if words.endswith((".", "?", "!")) else f"{words}."

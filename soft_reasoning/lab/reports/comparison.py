@@ -1,4 +1,4 @@
-"""The page of a comparison or a sweep: a row per setting with paired differences, costs and plots."""
+"""The page of a comparison or a sweep: tables of shares, paired differences, rounds and costs, and plots."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.frame import (
+    ACCURACY,
     PLACE,
+    PREFERRED,
     SHARES,
     TOTALS,
     VERDICTS,
@@ -22,20 +25,20 @@ from soft_reasoning.lab.reports.frame import (
     Row,
     against,
     by_setting,
-    equal_to,
+    default_reference,
     find_reference,
     read_runs,
 )
 from soft_reasoning.lab.reports.report import one_text
-from soft_reasoning.lab.reports.sweep import draw_sweep, rounds_table, share, sweep_table
 from soft_reasoning.lab.reports.tables import (
+    MISSING,
     Table,
     count,
     duration,
+    estimate,
     memory,
     number,
     percent,
-    rough,
     save,
 )
 from soft_reasoning.lab.runs.files import (
@@ -53,25 +56,23 @@ from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samp
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.types import UserError
 
-QUALITY: dict[str, Callable[[Row], str]] = {
-    **{f"{name} %": lambda row, name=name: share(row, name) for name in SHARES if name != VERDICTS},
-    "difference": lambda row: f"{100 * row.difference:+.1f}" if row.n > 0 else row.versus,
-    "95 % interval": lambda row: f"{percent(row.low)} to {percent(row.high)}" if row.n > 0 else "",
-    "p": lambda row: "" if not row.n > 0 else "< 0.0001" if row.p < 1e-4 else f"{row.p:.4f}",
-    "n": lambda row: count(row.n) if row.n > 0 else "",
-}
-"""The columns of the first table, with functions that format a row of the settings."""
 COSTS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "prompt tokens": ("prompt", count),
     "cached tokens": ("cached", count),
     "generated tokens": ("tokens", count),
     "sequences": ("sequences", partial(number, digits=1)),
     "time": ("seconds", duration),
-    "operations": ("flops", rough),
     "keys and values, peak": ("kv", memory),
     "activations, peak": ("activations", memory),
 }
 """Costs: column of the settings, and format."""
+
+SWEPT = (ACCURACY, "coverage", VERDICTS)
+"""Shares of a sweep's table and plot."""
+GAIN = "gain of soft_reasoning over the best other method, points"
+MEAN_MODEL = "mean of {} models"
+MOST_ROUNDS = 4
+"""Rounds of proposals that the paper's termination table lists."""
 
 NOTE = (
     "Values are means over draws (seeds), ± the standard deviation of several draws, with the 95 % interval "
@@ -84,8 +85,8 @@ DIFFERENCE_NOTE = (
     "with the same problems."
 )
 COST_NOTE = (
-    "Tokens, sequences, time and (floating-point) operations are per problem. Memory is the peak. "
-    "Decided: the share of points that the acquisition function chose."
+    "Tokens, sequences and time are per problem. Memory is the peak. Decided: the share of points that the "
+    "acquisition function chose."
 )
 RELATIVE_NOTE = "In percent. A cell over all data sets is the ratio of their sums."
 ENGINE_NOTES = {
@@ -96,8 +97,6 @@ ALIKE = (
     "The soft token has little effect, so raise embedding.sigma or place it last: for most questions nearly "
     "all candidates are the same text under "
 )
-NAMED = 3
-"""Maximum number of settings that a note names."""
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -114,9 +113,8 @@ def combine(folder: Path, *, strict: bool = True) -> None:
     """
     if not (folders := finished_runs(folder)):
         raise UserError(f"{folder}: expected finished runs, found none; see the output of its jobs")
-    configs = [read_json(run / MANIFEST)["config"] for run in folders]
     methods = all(
-        config.get("methods") and run.parent == folder for config, run in zip(configs, folders, strict=True)
+        run.parent == folder and read_json(run / MANIFEST)["config"].get("methods") for run in folders
     )
     compare(folders, folder, page=COMPARISON if methods else SWEEP, strict=strict)
 
@@ -131,7 +129,7 @@ def compare(
     """Return tables of finished runs by the names of their files, with a row per setting.
 
     Runs that differ only in their seed share a row. Others are tested against the ``reference`` of the runs'
-    configuration, or its default (:func:`frame.find_reference`).
+    configuration, or its default (:func:`default_reference`).
 
     Args:
         folders: Folders of finished runs.
@@ -139,13 +137,13 @@ def compare(
             per setting; most tables are printed, too. None writes nothing.
         page: The name of the page. With ``sweep.md`` come a table in the paper's layout and ``sweep.json``, a
             row per run.
-        strict: As of :func:`frame.find_reference`.
+        strict: As of :func:`find_reference`.
 
     Raises:
         UserError: If a folder holds no finished run, or ``reference`` names no setting.
     """
     settings = by_setting(read_runs([Path(path) for path in folders]))
-    reference = find_reference(settings, strict=strict)
+    reference = find_reference(settings, settings["config"].iloc[0][0].get("reference"), strict=strict)
     settings = against(settings, reference)
     tables = build_tables(settings, reference, sweep=page == SWEEP)
     if folder is not None:
@@ -153,32 +151,47 @@ def compare(
     return tables
 
 
+def share(row: Row, name: str) -> str:
+    """Format the share ``name`` of a row of the settings."""
+    return estimate(*(row[f"{name}{part}"] for part in ("", " low", " high", " std")))
+
+
+QUALITY: dict[str, Callable[[Row], str]] = {
+    **{f"{name} %": partial(share, name=name) for name in SHARES if name != VERDICTS},
+    "difference": lambda row: f"{100 * row.difference:+.1f}" if row.n > 0 else row.versus,
+    "95 % interval": lambda row: f"{percent(row.low)} to {percent(row.high)}" if row.n > 0 else "",
+    "p": lambda row: "" if not row.n > 0 else "< 0.0001" if row.p < 1e-4 else f"{row.p:.4f}",
+    "n": lambda row: count(row.n) if row.n > 0 else "",
+}
+"""The columns of the first table, with functions that format a row of the settings."""
+
+
 def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, Table]:
-    """Return the tables of ``settings`` (:func:`frame.against`): shares, differences, rounds and costs."""
-    rows = [row for _, row in settings.iterrows()]
+    """Return the tables of ``settings`` (:func:`against`): shares, differences, rounds and costs."""
+    difference = DIFFERENCE_NOTE.format(reference=reference)
+    quality = _table(settings, QUALITY, f"Differences from {reference}", difference)
+    bold = [(i, quality.columns.index("difference")) for i in np.flatnonzero(settings["shown"])]
     shown = {name: cost for name, cost in COSTS.items() if settings[cost[0]].notna().any()}
     costs: dict[str, Callable[[Row], str]] = {
         name: partial(_cost, column=column, form=form) for name, (column, form) in shown.items()
     }
     costs["decided %"] = lambda row: percent(row.decided)
-    relative = {f"{name} %": partial(_relative, column=column) for name, (column, _) in shown.items()}
-    pairs = _with_reference(settings, reference, [column for column, _ in shown.values()])
-    difference = DIFFERENCE_NOTE.format(reference=reference)
-    quality = _table(settings, QUALITY, f"Differences from {reference}", difference)
-    shown_rows = [i for i, row in enumerate(rows) if row.shown]
+    relative: dict[str, Callable[[Row], str]] = {
+        f"{name} %": lambda row, column=column: percent(row[column], digits=2)
+        for name, (column, _) in shown.items()
+    }
+    ratios = _ratios(settings, reference, [column for column, _ in shown.values()])
     tables = {
         "sweep": sweep_table(settings) if sweep else None,
-        "comparison": replace(quality, bold=[(i, quality.columns.index("difference")) for i in shown_rows]),
+        "comparison": replace(quality, bold=bold),
         "rounds": rounds_table(settings),
         "cost": _table(settings, costs, "Cost", COST_NOTE),
-        "cost_relative": _table(pairs, relative, f"Cost relative to {reference}", RELATIVE_NOTE),
+        "cost_relative": _table(ratios, relative, f"Cost relative to {reference}", RELATIVE_NOTE),
     }
     return {name: table for name, table in tables.items() if table and table.rows}
 
 
-def _table(
-    settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: str = "", note: str = ""
-) -> Table:
+def _table(settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: str, note: str) -> Table:
     """A row for each setting; model, shots and data set are columns where they vary."""
     heads = [*(name for name in PLACE if settings[name].nunique() > 1), "label"]
     rows = [
@@ -194,22 +207,140 @@ def _cost(row: Row, *, column: str, form: Callable[[float | None], str]) -> str:
     return form(None if math.isnan(value) else value)
 
 
-def _relative(row: Row, *, column: str) -> str:
-    base = row[f"{column} of the reference"]
-    return percent(row[column] / base if base else math.nan, digits=2)
-
-
-def _with_reference(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
-    """The other settings next to the ``reference``, and sums over the data sets that every method has."""
+def _ratios(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
+    """Costs as shares of the reference's, also of sums over the data sets that every method has."""
     costs = settings[[*PLACE, "label", *columns]]
     labels = costs.groupby(["model", "shots"])["label"]
     complete = costs[costs.groupby(PLACE)["label"].transform("size") == labels.transform("nunique")]
     spent = complete.groupby(["model", "shots", "label"], as_index=False, sort=False)
     sums = spent[[*columns]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": "all"})
     costs = pd.concat([costs, sums[spent.size()["size"] > 1]])
-    base: Frame = costs[costs["label"] == reference].drop(columns="label")
-    pairs: Frame = costs.merge(base, on=PLACE, suffixes=("", " of the reference"))
+    base = costs[costs["label"] == reference].drop(columns="label")
+    pairs = costs.merge(base, on=PLACE, suffixes=("", " of the reference"))
+    for column in columns:
+        spent = pairs[f"{column} of the reference"]
+        pairs[column] /= spent.where(spent > 0)
     return pairs[pairs["label"] != reference]
+
+
+def swept_shares(settings: Frame) -> Frame:
+    """Return a row per setting and share: ``mean``, interval, text (``cell``), whether it is ``bold``."""
+    parts = list[Frame]()
+    for name in SWEPT:
+        rows = settings[settings[name].notna()]
+        if name == VERDICTS:  # compared where verifiers are, not where methods are
+            rows = rows.loc[[" verifier=" in f" {label}" for label in rows["label"]]]
+        ends = {"mean": rows[name], "low": rows[f"{name} low"], "high": rows[f"{name} high"]}
+        cells = [share(row, name) for _, row in rows.iterrows()]
+        bold = rows["shown"] & (rows["difference"] > 0) & (name == ACCURACY)
+        columns = rows[[*PLACE, "position", "label", "method", *({"at"} & {*rows})]]
+        parts.append(columns.assign(metric=name, **ends, cell=cells, bold=bold))
+    return pd.concat(parts)
+
+
+def sweep_table(settings: Frame) -> Table:
+    """Return accuracy and coverage, a row for each setting and a column for each data set.
+
+    With a single data set the columns are the metrics. Blocks of rows are by model, metric and number of
+    shots, as in the paper, and a row has the gain of Soft Reasoning. An accuracy is bold if it is higher than
+    the reference's by a difference that is shown.
+    """
+    frame = swept_shares(settings)
+    frame = pd.concat([frame, _gains(frame)])
+    single = settings["data set"].nunique() == 1
+    head = ["model", "shots"] if single else ["model", "metric", "shots"]
+    for name in ("model", "metric"):  # in their order, the means over models last
+        frame[name] = pd.Categorical(frame[name], frame[name].unique())
+    frame = frame.sort_values([*head, "position"], kind="stable").astype({"model": str, "metric": str})
+    frame["metric"] += " %"
+    return _wide(frame, head, "metric" if single else "data set")
+
+
+def _gains(frame: Frame) -> Frame:
+    """Rows with the gain of the first ``soft_reasoning`` over the best other method, in points.
+
+    If several models have one, further rows have the means over the models.
+    """
+    accuracy = frame[frame["metric"] == ACCURACY]
+    ours = accuracy["method"] == PREFERRED
+    gains = accuracy[ours].groupby(PLACE)["mean"].first() - accuracy[~ours].groupby(PLACE)["mean"].max()
+    rows = (100 * gains.dropna()).rename("mean").reset_index()
+    if (models := rows["model"].nunique()) > 1:
+        means = rows.groupby(["shots", "data set"], as_index=False)["mean"].mean()
+        rows = pd.concat([rows, means.assign(model=MEAN_MODEL.format(models))])
+    cells = rows["mean"].map("{:+.1f}".format)
+    return rows.assign(cell=cells, label=GAIN, metric=ACCURACY, position=math.inf, bold=False)
+
+
+def rounds_table(settings: Frame) -> Table | None:
+    """Return the share of problems whose search ended after each round (paper, Table "llama-coverage").
+
+    The first row of a block counts problems that ended with their first candidates, before any proposal.
+    None if no method has a stopping rule.
+    """
+    rules = settings["config"].map(lambda configs: bool(configs[0].get("method", {}).get("stopping")))
+    ended = {
+        i: pd.DataFrame([run["rounds"]["share_ended_after"] for run in runs]).rename(columns=int)
+        for i, runs in settings["results"][rules].items()
+    }
+    if not ended:
+        return None
+    rounds, rows = range(1, 1 + max(MOST_ROUNDS + 1, *map(max, ended.values()))), list[dict[str, Any]]()
+    for i, shares in ended.items():
+        shares = shares.reindex(columns=rounds).fillna(0.0)
+        for n, mean, std in zip(rounds, shares.mean(), shares.std(), strict=True):
+            name = "no proposal" if n == 1 else f"{n - 1} round{'s' * (n > 2)} of proposals"
+            place = settings.loc[i, [*PLACE, "label"]]
+            rows.append({**place, "ended after": name, "cell": estimate(mean, std=std), "bold": False})
+    table = _wide(pd.DataFrame(rows), ["model", "shots", "label"], "data set", "ended after")
+    return replace(table, title="Rounds to termination", note="Share of problems, in percent.")
+
+
+def _wide(frame: Frame, head: Sequence[str], columns: str, last: str = "label") -> Table:
+    """A table of a long ``frame`` by ``head`` and ``last``, without a model or shots common to all rows."""
+    head = [name for name in head if name not in ("model", "shots") or frame[name].nunique() > 1]
+    index = [*head, last]
+    cells, bold = (
+        frame.pivot_table(values, index, columns, aggfunc="first", sort=False) for values in ("cell", "bold")
+    )
+    blocks = [place[:-1] for place in cells.reset_index()[index].itertuples(index=False, name=None)]
+    rules = [i for i in range(1, len(blocks)) if blocks[i] != blocks[i - 1]]
+    marks = [(i, len(index) + j) for i, j in np.argwhere(bold.eq(True)).tolist()]
+    rows = cells.fillna(MISSING).reset_index().rename(columns={"label": "method"}).astype(str)
+    return Table([*rows.columns], rows.to_numpy().tolist(), labels=len(index), rules=rules, bold=marks)
+
+
+def build_notes(settings: Frame, reference: str) -> list[str]:
+    """Return the notes under the tables."""
+    notes = [NOTE.format(reference=reference), *_budgets(settings)]
+    notes += [note for engine, note in ENGINE_NOTES.items() if engine in [*settings["engine"]]]
+    alike = [row.label for _, row in settings.iterrows() if one_text(row.config[0], row.one_text)]
+    if alike:
+        notes.append(f"{ALIKE}{'; '.join(dict.fromkeys(alike))}.")
+    return notes
+
+
+def _budgets(settings: Frame) -> list[str]:
+    """A note on the methods that had another's tokens under ``budget=equal``."""
+    runs = [
+        (config.get("label") or label, config)
+        for label, configs in zip(settings["label"], settings["config"], strict=True)
+        for config in configs
+        if config.get("budget") == "equal"
+    ]
+    if not runs:
+        return []
+    first = default_reference({label: method_name(config) for label, config in runs})
+    samples: dict[str, set[int]] = {label: set() for label, _ in runs if label != first}
+    for label, config in runs:
+        if label != first and tokens_scale_with_samples(config["method"]):
+            samples[label].add(config["method"]["samples"])
+    matched = [f"{label} ({', '.join(map(str, sorted(n)))})" for label, n in samples.items() if n]
+    return [
+        f"Equal budget: samples were chosen to write as many tokens as {first} generates: "
+        f"{', '.join(matched) or 'of no method'}. With a budget of their own: "
+        f"{', '.join(label for label, n in samples.items() if not n) or 'none'}."
+    ]
 
 
 def _write(
@@ -218,7 +349,6 @@ def _write(
     """Write the page, tables, plots, and rows of settings and runs into ``folder``; print what is short."""
     shown = [table.text() for name, table in tables.items() if name in ("sweep", "comparison", "cost")]
     print("\n\n".join(["", *shown, *notes, ""]))
-    rows = [row for _, row in settings.iterrows()]
     pictures: list[str] = []
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -234,6 +364,7 @@ def _write(
     for table in others:
         parts += [f"## {table.title}", table.note, table.markdown()]
     parts += [f"![{name}]({name})" for name in pictures]
+    rows = [row for _, row in settings.iterrows()]
     write_json(folder / "comparison.json", [_record(row) for row in rows])
     if page == SWEEP:
         write_json(folder / "sweep.json", [run for row in rows for run in _run_records(row)])
@@ -241,13 +372,14 @@ def _write(
     print(folder / page)
 
 
+def _place(row: Row) -> dict[str, Any]:
+    return {"model": row.model, "dataset": row["data set"], "shots": row.shots}
+
+
 def _run_records(row: Row) -> list[dict[str, Any]]:
     """The rows of sweep.json: for each run of a setting its folder, options and results."""
-    place = {"model": row.model, "dataset": row["data set"], "shots": row.shots}
     runs = zip(row.folder, row.seed, row.results, strict=True)
-    return [
-        {"folder": folder, **place, **row.options, "seed": seed, **results} for folder, seed, results in runs
-    ]
+    return [{"folder": f, **_place(row), **row.options, "seed": seed, **results} for f, seed, results in runs]
 
 
 def _record(row: Row) -> dict[str, Any]:
@@ -259,14 +391,14 @@ def _record(row: Row) -> dict[str, Any]:
     values |= {"kv": row.kv, "activations": row.activations, "decided": row.decided}
     if row.n > 0:
         values |= {name: row[name] for name in ("difference", "low", "high", "n", "p_uncorrected", "p")}
-    place = {"model": row.model, "dataset": row["data set"], "shots": row.shots}
     known = {name: None if math.isnan(value) else float(value) for name, value in values.items()}
-    return {"label": row.label, **place, "runs": int(row.runs), "curve": mean_curve(row), **known}
+    curve = mean_curve(row.results)
+    return {"label": row.label, **_place(row), "runs": int(row.runs), "curve": curve, **known}
 
 
-def mean_curve(row: Row) -> list[tuple[float, float]]:
-    """(tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
-    curves = [results["after_each_round"] for results in row.results]
+def mean_curve(results: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Return (tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
+    curves = [run["after_each_round"] for run in results]
     rounds = [[c[min(n, len(c) - 1)] for c in curves] for n in range(max(map(len, curves))) if all(curves)]
     if any(point["accuracy"] is None for points in rounds for point in points):
         return []
@@ -288,42 +420,15 @@ def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
     return names
 
 
-def build_notes(settings: Frame, reference: str) -> list[str]:
-    """The notes under the tables."""
-    notes = [NOTE.format(reference=reference), *_budgets(settings), *_distribution(settings)]
-    notes += [note for engine, note in ENGINE_NOTES.items() if engine in [*settings["engine"]]]
-    alike = [row.label for _, row in settings.iterrows() if one_text(row.config[0], row.one_text)]
-    if labels := [*dict.fromkeys(alike)]:
-        others = [f"{len(labels) - NAMED} other settings"] if len(labels) > NAMED else []
-        notes.append(f"{ALIKE}{'; '.join([*labels[:NAMED], *others])}.")
-    return notes
-
-
-def _distribution(settings: Frame) -> list[str]:
-    """Mean, deviation and range of the accuracies of a sweep over seeds or projections only."""
-    values = plots.accuracies(settings["results"].iloc[0])
-    if len(settings) > 1 or len(values) < 2:
-        return []
-    seeds = {(config.get("embedding") or {}).get("seed") for config in settings["config"].iloc[0]}
-    text = f"Accuracy over {len(values)} {'projections' if len(seeds) > 1 else 'seeds'}"
-    return [f"{text}: {plots.distribution_note(values)}, median {median(values):.1f} %."]
-
-
-def _budgets(settings: Frame) -> list[str]:
-    """A note on the methods that had another's tokens under ``budget=equal``."""
-    runs = [(row.label, config) for _, row in settings.iterrows() for config in row.config]
-    equal = [(label, config) for label, config in runs if config.get("budget") == "equal"]
-    if not equal:
-        return []
-    first = equal_to({config.get("label") or label: method_name(config) for label, config in equal})
-    others = [(label, config["method"]) for label, config in equal if (config.get("label") or label) != first]
-    samples: dict[str, set[int]] = {label: set() for label, _ in others}
-    for label, method in others:
-        if tokens_scale_with_samples(method):
-            samples[label].add(method["samples"])
-    matched = [f"{label} ({', '.join(map(str, sorted(n)))})" for label, n in samples.items() if n]
-    return [
-        f"Equal budget: samples were chosen to write as many tokens as {first} generates: "
-        f"{', '.join(matched) or 'of no method'}. With a budget of their own: "
-        f"{', '.join(label for label, n in samples.items() if not n) or 'none'}."
-    ]
+def draw_sweep(settings: Frame, path: Path) -> None:
+    """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
+    if len(settings) == 1:
+        if values := plots.accuracies(settings["results"].iloc[0]):
+            plots.distribution(values, settings["label"].iloc[0], path)
+        return
+    options = pd.DataFrame([*settings["options"]], settings.index)
+    at, name = settings["label"], None
+    if len(options.columns) == 1 and options.iloc[:, 0].map(type).isin([int, float]).all():
+        at, name = options.iloc[:, 0], options.columns[0]
+    frame = swept_shares(settings.assign(at=at))
+    plots.sweep(frame[frame["metric"] != VERDICTS], path, name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from soft_reasoning.lab.reports.report import graded
@@ -24,18 +25,26 @@ from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
 from soft_reasoning.lab.runs.manifest import flatten, method_name, setting_keys
 from soft_reasoning.lab.runs.naming import compared_methods
-from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, read_outcomes
+from soft_reasoning.lab.runs.records import COVERAGE_AT, read_outcomes
 from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
 Row: TypeAlias = Any
-"""Types of pandas, whose annotations lack the type of a column."""
+"""A DataFrame and one of its rows. The annotations of pandas lack the types of many results."""
 
 PLACE = ["model", "shots", "data set"]
 """Settings in the same place can be compared problem by problem."""
+PLACE_KEYS = {"method", "model", "dataset", "model.path", "dataset.name", "dataset.shots", "method.name"}
+"""Options that have columns of their own."""
+CHOSEN_FIRST = ("label", "method"), ("experiment", "preset")
+"""Options that decide others, before the choices of single groups."""
+PREFERRED = "soft_reasoning"
+"""The method of the default reference."""
+
+ACCURACY = "accuracy"
 VERDICTS = "verifier's accuracy, first round"
 SHARES = {
-    "accuracy": "exact_match",
+    ACCURACY: "exact_match",
     "coverage": "coverage",
     f"coverage@{COVERAGE_AT}": f"coverage@{COVERAGE_AT}",
     f"pass@{COVERAGE_AT}": f"pass@{COVERAGE_AT}",
@@ -47,18 +56,10 @@ TOTALS = {
     "tokens": "tokens.total.generated",
     "sequences": "tokens.total.sequences",
     "seconds": "seconds.total",
-    "flops": "flops.total",
 }
 OTHERS = {"problems": "problems", "decided": "decided", "one_text": "one_text"}
-PEAKS = {kind: f"peak_bytes.{kind}" for kind in MEMORY}
+PEAKS = {"kv": "peak_bytes.kv", "activations": "peak_bytes.activations"}
 """Columns by their keys in results.json: means over runs, and the most of all runs."""
-
-PREFERRED = "soft_reasoning"
-"""The method of the default reference."""
-CHOSEN_FIRST = ("label", "method"), ("experiment", "preset")
-"""Columns that decide others, before the choices of single groups."""
-PLACES_OF = {"method", "model", "dataset", "model.path", "dataset.name", "dataset.shots", "method.name"}
-"""Options that have columns of their own."""
 
 
 def read_runs(folders: Sequence[Path]) -> Frame:
@@ -77,7 +78,7 @@ def read_runs(folders: Sequence[Path]) -> Frame:
     flat = [flatten(config) for config in configs]
     runs: Frame = pd.DataFrame(
         {
-            "model": _short_names([config.get("model.path") for config in flat]),
+            "model": _short_names([str(config.get("model.path")) for config in flat]),
             "shots": [int(config.get("dataset.shots") or 0) for config in flat],  # the bundled data have none
             "data set": _dataset_names(flat),
             "method": [method_name(config) for config in configs],
@@ -107,158 +108,11 @@ def read_runs(folders: Sequence[Path]) -> Frame:
     return runs.loc[sorted(runs.index, key=order)].reset_index(drop=True)
 
 
-def by_setting(runs: Frame) -> Frame:
-    """Return a row per setting: means over its runs, and lists of what its runs have.
-
-    A share has its standard deviation over runs in ``NAME std``, and its 95 % interval in ``NAME low`` and
-    ``NAME high``.
-    """
-    groups = runs.groupby([*PLACE, "label"], sort=False)
-    first = ["method", "position", "engine", "options", "choices"]
-    shares = [*SHARES]
-    table: Frame = pd.concat(
-        [
-            groups[first].agg(lambda column: column.iloc[0]),
-            groups[["folder", "seed", "config", "results"]].agg(list),
-            groups.size().rename("runs"),
-            groups[[*shares, *TOTALS, *OTHERS]].mean(),
-            groups[[*PEAKS]].max(),
-            groups[shares].std().add_suffix(" std"),
-        ],
-        axis=1,
-    ).reset_index()
-    problems = table["results"].map(lambda results: fmean(map(graded, results)))
-    for name in shares:  # verdicts are several for each problem, and do not vary as single answers do
-        known = problems * (name != VERDICTS)
-        intervals = [wilson(share, n) for share, n in zip(table[name], known, strict=True)]
-        table[[f"{name} low", f"{name} high"]] = intervals
-    return table
-
-
-def against(settings: Frame, reference: str) -> Frame:
-    """Return ``settings`` with differences of accuracies from the setting ``reference`` of the same place.
-
-    ``difference`` with its 95 % interval ``low`` to ``high`` is over the ``n`` problems that both have, and
-    ``p`` is corrected by Holm for all rows of the place. These columns are NaN where there are no such
-    problems, and for the reference; ``versus`` says which. A difference is ``shown`` if its interval excludes
-    0 and p < 0.05, since resampling one problem gives an interval without width.
-    """
-    parts = []
-    for _, there in settings.groupby(PLACE, sort=False):
-        grades = {row.label: _grades(row) for _, row in there.iterrows()}
-        base = grades.get(reference)
-        rows = [
-            {} if base is None or grade is base else _difference(grade, base) for grade in grades.values()
-        ]
-        columns = ["difference", "low", "high", "n", "p_uncorrected"]
-        names = ["reference" if label == reference else MISSING for label in grades]
-        pairs: Frame = pd.DataFrame(rows, index=there.index, columns=columns, dtype=float)
-        tested = pairs["n"].notna()
-        pairs.loc[tested, "p"] = holm(pairs["p_uncorrected"][tested].tolist())
-        beyond = (pairs["low"] > 0) | (pairs["high"] < 0)
-        pairs["shown"] = beyond & (pairs["p"] < 0.05)
-        parts.append(pd.concat([there, pairs], axis=1).assign(versus=names))
-    return pd.concat(parts)
-
-
-def equal_to(methods: Mapping[str, str]) -> str:
-    """Return the label whose tokens ``budget=equal`` gives the others: of ``soft_reasoning``, or the first.
-
-    ``methods`` holds the name of each label's method, in their order.
-    """
-    preferred = [label for label, name in methods.items() if name == PREFERRED]
-    return PREFERRED if PREFERRED in preferred else [*preferred, *methods][0]
-
-
-def find_reference(settings: Frame, *, strict: bool = True) -> str:
-    """Return the label that all tables compare with.
-
-    It is the configured ``reference``, else ``soft_reasoning``, else the first of this method or of all.
-
-    Args:
-        settings: The settings.
-        strict: Whether a reference that is not among them is an error. An experiment may name one that a
-            smaller sweep leaves out, and then the default is taken.
-
-    Raises:
-        UserError: If ``strict``, and the configured reference is not among the settings.
-    """
-    if (label := settings["config"].iloc[0][0].get("reference")) is not None:
-        try:
-            return named_reference(settings, label)
-        except UserError as error:
-            if strict:
-                raise
-            print(error)
-    preferred = settings[settings["method"] == PREFERRED] if PREFERRED in [*settings["method"]] else settings
-    labels = [*preferred["label"]]
-    return PREFERRED if PREFERRED in labels else labels[0]
-
-
-def named_reference(settings: Frame, label: str) -> str:
-    """Return the label that has all words of ``label`` and the fewest others.
-
-    Raises:
-        UserError: If there is none.
-    """
-    pairs = zip(settings["label"], settings["method"], strict=True)
-    named = [known for known, method in pairs if {*label.split()} <= {*known.split(), method}]
-    if not named:
-        known = ", ".join(dict.fromkeys(settings["label"]))
-        raise UserError(f"reference: expected one of {known}, got {label}")
-    return min(named, key=lambda known: len(known.split()))
-
-
-def _options(runs: Frame) -> list[dict[str, Any]]:
-    """For each run, its label or method if there are several, and the options that distinguish it.
-
-    An option that follows from others in every place is left out: what a label, a method, a preset or another
-    choice decides, and the keys that refer to a short option.
-    """
-    label = "label" if all(config.get("label") for config in runs["config"]) else "method"
-    rows = []
-    for run in runs.itertuples():
-        name = run.config["label"] if label == "label" else run.method
-        options = {**run.choices, **setting_keys(run.config)}
-        values = {key: value for key, value in options.items() if key not in PLACES_OF}
-        rows.append({label: name} | {key: _versus(value) for key, value in values.items()})
-    table: Frame = pd.DataFrame(rows, dtype=object)
-    table = table.where(table.notna(), None)
-    table = table[[name for name in table if table[name].nunique(dropna=False) > 1]]
-    groups = {key for chosen in runs["choices"] for key in chosen}
-
-    def rank(name: str) -> int:
-        parts = next((i for i, names in enumerate(CHOSEN_FIRST) if name in names), len(CHOSEN_FIRST))
-        if parts < len(CHOSEN_FIRST) or name in groups:
-            return parts
-        return parts + 1 + ("." in name and not name.endswith("._target_"))
-
-    kept: list[str] = []
-    for _, names in groupby(sorted(table, key=lambda name: (rank(name), name.count("."), name)), rank):
-        known = [runs[place] for place in PLACE] + [table[name] for name in kept]
-        for name in names:
-            follows = table[name].groupby(known, dropna=False, sort=False).nunique(dropna=False).max() == 1
-            same = any(table[name].equals(table[other]) for other in kept)
-            if name == label or not (follows or same):
-                kept.append(name)
-    # DataFrame.to_dict of pandas 2.2 has no rows without columns.
-    return [{name: table[name].iloc[i] for name in kept} for i in range(len(runs))]
-
-
-def _versus(value: Any) -> Any:
-    """A value that pandas can group by, in which 8.0 is 8."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, str | int | float | None) else json.dumps(value)
-
-
-def _label(options: Mapping[str, object]) -> str:
-    """A label or a method's name as it is, other values as key=value."""
-    return " ".join(
-        str(value) if key in ("label", "method") else f"{key}={value}"
-        for key, value in options.items()
-        if value is not None
-    )
+def _short_names(paths: Sequence[str]) -> list[str]:
+    """The last part of each path of a model or a data set; the whole path where two share this part."""
+    short = {path: path.rstrip("/").rpartition("/")[2] for path in paths}
+    names = Counter(short.values())
+    return [short[path] if names[short[path]] == 1 else path for path in paths]
 
 
 def _dataset_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -276,39 +130,161 @@ def _dataset_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [short if shared[name] > 1 else name for name, short in shown]
 
 
-def _short_names(paths: Sequence[Any]) -> list[str]:
-    """The last part of each path of a model or a data set; the whole path where two share this part."""
-    short = {path: str(path).rstrip("/").rpartition("/")[2] for path in set(paths)}
-    names = list(short.values())
-    return [short[path] if names.count(short[path]) == 1 else str(path) for path in paths]
-
-
-def _position(config: Mapping[str, object]) -> int:
+def _position(config: Mapping[str, Any]) -> int:
     """The index of a run's entry in ``methods``."""
     entries = compared_methods(config.get("methods"), str(config.get("budget")))
     return [*entries, config.get("label")].index(config.get("label"))
 
 
-def _grades(row: Row) -> Frame:
-    """For each graded problem the share of its runs with a ``right`` answer, and the number of ``seeds``."""
-    outcomes = [pair for folder in row["folder"] for pair in read_outcomes(Path(folder)).items()]
-    corrects = {"correct": [outcome.correct for _, outcome in outcomes]}
-    graded: Frame = pd.DataFrame(corrects, index=[name for name, _ in outcomes], dtype=float)
-    return graded["correct"].dropna().groupby(level=0).agg(right="mean", seeds="size")
+def _options(runs: Frame) -> list[dict[str, Any]]:
+    """For each run, its label or method if there are several, and the options that distinguish it.
 
-
-def _difference(grades: Frame, base: Frame) -> dict[str, float]:
-    """The paired difference of mean correctness; a problem weighs as the number of seeds with it in both.
-
-    With the same problems in every seed all weights are 1. If each seed draws its own problems, the means are
-    the accuracies over all pairs of a seed and a problem.
+    An option that follows from others in every place is left out: what a label, a method, a preset or another
+    choice decides, and the keys that refer to a short option.
     """
-    both = grades.join(base, how="inner", rsuffix="_base").sort_index()
+    name = "label" if all(config.get("label") for config in runs["config"]) else "method"
+    rows: list[dict[str, Any]] = []
+    for run in runs.itertuples():
+        options = {**run.choices, **setting_keys(run.config)}
+        values = {key: _comparable(value) for key, value in options.items() if key not in PLACE_KEYS}
+        rows.append({name: run.config["label"] if name == "label" else run.method} | values)
+    table: Frame = pd.DataFrame(rows, dtype=object)
+    table = table.where(table.notna(), None)
+    table = table[[key for key in table if table[key].nunique(dropna=False) > 1]]
+    groups = {key for chosen in runs["choices"] for key in chosen}
+
+    def rank(key: str) -> int:
+        for i, keys in enumerate((*CHOSEN_FIRST, groups)):
+            if key in keys:
+                return i
+        return len(CHOSEN_FIRST) + 1 + ("." in key and not key.endswith("._target_"))
+
+    kept: list[str] = []
+    for _, keys in groupby(sorted(table, key=lambda key: (rank(key), key.count("."), key)), rank):
+        known = [runs[place] for place in PLACE] + [table[key] for key in kept]
+        for key in keys:
+            varies = table[key].groupby(known, dropna=False, sort=False).nunique(dropna=False).max() > 1
+            if key == name or varies and not any(table[key].equals(table[other]) for other in kept):
+                kept.append(key)
+    return [dict(zip(kept, values, strict=True)) for values in table[kept].to_numpy().tolist()]
+
+
+def _comparable(value: Any) -> Any:
+    """A value that pandas can group by, in which 8.0 is 8."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float | None) else json.dumps(value)
+
+
+def _label(options: Mapping[str, object]) -> str:
+    """A label or a method's name as it is, other values as key=value."""
+    shown = {key: value for key, value in options.items() if value is not None}
+    return " ".join(str(v) if key in ("label", "method") else f"{key}={v}" for key, v in shown.items())
+
+
+def by_setting(runs: Frame) -> Frame:
+    """Return a row per setting: means over its runs, and lists of what its runs have.
+
+    A share has its standard deviation over runs in ``NAME std``, and its 95 % interval in ``NAME low`` and
+    ``NAME high``.
+    """
+    groups = runs.groupby([*PLACE, "label"], sort=False)
+    shares = [*SHARES]
+    settings: Frame = pd.concat(
+        [
+            groups[["method", "position", "engine", "options"]].agg(lambda column: column.iloc[0]),
+            groups[["folder", "seed", "config", "results"]].agg(list),
+            groups.size().rename("runs"),
+            groups[[*shares, *TOTALS, *OTHERS]].mean(),
+            groups[[*PEAKS]].max(),
+            groups[shares].std().add_suffix(" std"),
+        ],
+        axis=1,
+    ).reset_index()
+    problems = settings["results"].map(lambda results: fmean(map(graded, results)))
+    for name in shares:  # verdicts are several for each problem, and do not vary as single answers do
+        known = problems * (name != VERDICTS)
+        intervals = [wilson(share, n) for share, n in zip(settings[name], known, strict=True)]
+        settings[[f"{name} low", f"{name} high"]] = intervals
+    return settings
+
+
+def default_reference(methods: Mapping[str, str]) -> str:
+    """Return the label that others are compared with, and whose tokens ``budget=equal`` gives them.
+
+    It is that of ``soft_reasoning``, else the first one. ``methods`` holds the name of each label's method.
+    """
+    preferred = [label for label, name in methods.items() if name == PREFERRED]
+    return PREFERRED if PREFERRED in preferred else [*preferred, *methods][0]
+
+
+def find_reference(settings: Frame, label: str | None, *, strict: bool = True) -> str:
+    """Return the label that has all words of ``label`` and the fewest others; of None the default one.
+
+    Args:
+        settings: The settings.
+        label: The configured ``reference``.
+        strict: Whether a reference that is not among them is an error. An experiment may name one that a
+            smaller sweep leaves out, and then the default is taken.
+
+    Raises:
+        UserError: If ``strict``, and no label has all words.
+    """
+    methods = dict(zip(settings["label"], settings["method"], strict=True))
+    if label is not None:
+        words = {*label.split()}
+        if named := [known for known, method in methods.items() if words <= {*known.split(), method}]:
+            return min(named, key=lambda known: len(known.split()))
+        error = UserError(f"reference: expected one of {', '.join(methods)}, got {label}")
+        if strict:
+            raise error
+        print(error)
+    return default_reference(methods)
+
+
+def against(settings: Frame, reference: str) -> Frame:
+    """Return ``settings`` with differences of accuracies from the setting ``reference`` of the same place.
+
+    ``difference`` with its 95 % interval ``low`` to ``high`` is over the ``n`` problems that both have, and
+    ``p`` is corrected by Holm for all rows of the place. These columns are NaN where there are no such
+    problems, and for the reference; ``versus`` says which. A difference is ``shown`` if its interval excludes
+    0 and p < 0.05, since resampling one problem gives an interval without width.
+    """
+    grades = settings["folder"].map(_grades)
+    columns, parts = ["difference", "low", "high", "n", "p_uncorrected"], list[Frame]()
+    for _, there in settings.groupby(PLACE, sort=False):
+        is_reference = there["label"] == reference
+        base = grades[there.index[is_reference]]
+        pairs: Frame = pd.DataFrame(np.nan, there.index, columns)
+        for i in there.index[~is_reference] if len(base) else ():
+            pairs.loc[i] = _difference(grades[i], base.iloc[0])
+        tested = pairs["n"].notna()
+        pairs.loc[tested, "p"] = holm(pairs["p_uncorrected"][tested].tolist())
+        beyond = (pairs["low"] > 0) | (pairs["high"] < 0)
+        pairs["shown"] = beyond & (pairs["p"] < 0.05)
+        pairs["versus"] = is_reference.map({True: "reference", False: MISSING})
+        parts.append(pairs)
+    return pd.concat([settings, pd.concat(parts)], axis=1)
+
+
+def _grades(folders: Sequence[str]) -> Frame:
+    """For each graded problem the share of its runs with a ``right`` answer, and the number of ``seeds``."""
+    outcomes = [(name, outcome.correct) for f in folders for name, outcome in read_outcomes(Path(f)).items()]
+    grades: Frame = pd.DataFrame(outcomes, columns=["problem", "correct"]).astype({"correct": float}).dropna()
+    return grades.groupby("problem")["correct"].agg(right="mean", seeds="size")
+
+
+def _difference(grades: Frame, base: Frame) -> list[float]:
+    """The paired difference of mean correctness with its interval, n and p.
+
+    A problem weighs as the number of seeds with it in both. With the same problems in every seed all weights
+    are 1. If each seed draws its own problems, the means are the accuracies over all pairs of a seed and a
+    problem.
+    """
+    both = grades.join(base, how="inner", rsuffix="_base")
     if both.empty:
-        return {}
+        return [math.nan] * 5
     seeds = both[["seeds", "seeds_base"]].min(axis=1)
     weights = seeds * len(both) / seeds.sum()
     pair = (weights * both["right"]).tolist(), (weights * both["right_base"]).tolist()
-    difference, low, high = paired_bootstrap(*pair)
-    interval = {"difference": difference, "low": low, "high": high}
-    return {**interval, "n": len(both), "p_uncorrected": paired_permutation(*pair)}
+    return [*paired_bootstrap(*pair), len(both), paired_permutation(*pair)]
