@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_method, built, check_values, plain
 from soft_reasoning.configuration.compose import (
+    as_typed,
     chosen_names,
     compared_methods,
     compose_choices,
@@ -20,12 +22,10 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.frame import equal_to
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.runs.answered import answered
 from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
-from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.learnt import Learnt
 from soft_reasoning.types import UserError
 
@@ -49,7 +49,6 @@ def run_one(
         chosen: The name of each group's choice.
         tracked: Whether a tracker follows the run.
     """
-    check_signals()
     method = build_method(config)  # refuses bad values before anything is loaded
     tracker = built(config, "logging") if tracked and config.logging else None
     dataset = build_dataset(config)
@@ -59,18 +58,14 @@ def run_one(
     for learnt in files:
         if isinstance(learnt, Learnt):
             learnt.check_unseen(problems)
-    check_signals()
-    solver = answered(config, folder, problems)
-    if solver is None:
-        solver = launcher.start(config, problems, dataset.exemplars(), method)
-    check_signals()
     return run(
         problems,
-        solver,
+        lambda: launcher.start(config, problems, dataset.exemplars(), method),
+        built(config, "grader"),
         folder,
         plain(config),
-        words=words,
-        chosen=chosen,
+        command=shlex.join(["soft-reasoning", "run", *as_typed(words)]),
+        choices=chosen,
         fresh=config.fresh,
         progress=config.progress,
         tracker=tracker,

@@ -343,13 +343,15 @@ def _run() -> None:
     choice("grader", "released", ReleasedGrader)
 
     runs = "soft_reasoning.lab.runs."
-    choice("launcher", "local", f"{runs}local.LocalLauncher")
+    choice("launcher", "local", f"{runs}runner.LocalLauncher")
     choice("launcher", "ray", f"{runs}ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None)
     ConfigStore.instance().store("none", DictConfig({"logging": None}), "logging", package="_global_")
-    choice("logging", "tensorboard", f"{runs}tracking.TensorBoard")
+    choice("logging", "tensorboard", f"{runs}tracking.Tracker", name="tensorboard")
     account: Values = {"project": "soft_reasoning", "entity": None, "mode": None, "tags": []}
-    choice("logging", "wandb", f"{runs}tracking.WeightsAndBiases", **account)
-    choice("logging", "mlflow", f"{runs}tracking.MLflow", uri=None, experiment="soft_reasoning")
+    choice("logging", "wandb", f"{runs}tracking.Tracker", name="wandb", **account)
+    choice(
+        "logging", "mlflow", f"{runs}tracking.Tracker", name="mlflow", uri=None, experiment="soft_reasoning"
+    )
 
 
 def conf_dir() -> str:
