@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,8 +37,7 @@ from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.lab.reports.tables import Table
-from soft_reasoning.lab.runs.local import Local
-from soft_reasoning.lab.runs.runner import run
+from soft_reasoning.lab.runs.runner import LocalSolver, run
 from soft_reasoning.types import Completion, Problem, Request
 
 NEEDS = (
@@ -188,14 +188,16 @@ def main() -> None:
             ]
         )
         metered = Metered(engine)
-        solver = Local(build_method(config), build_context(config, metered), config.max_live)
+        context = build_context(config, metered)
+        begin = partial(LocalSolver, build_method(config), context, config.max_live)
         plain = OmegaConf.to_container(config, resolve=True)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
-            run(problems[:2], solver, f"{folder}/warm-up", plain, progress=False)
+            run(problems[:2], begin, context.grader, f"{folder}/warm-up", plain, progress=False)
             metered.bytes = 0
             wait(args.device)
             start = time.perf_counter()
-            metrics = run(problems, solver, f"{folder}/run", plain, progress=False).metrics
+            run_folder = f"{folder}/run"
+            metrics = run(problems, begin, context.grader, run_folder, plain, progress=False).metrics
             seconds = time.perf_counter() - start
         total, verifier = metrics["tokens"]["total"], metrics["tokens"]["verifier"]
         rows.append(

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import OmegaConf
 
@@ -151,7 +151,7 @@ class RaySolver:
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar],
     ) -> None:
-        settings = OmegaConf.to_container(OmegaConf.create(config), resolve=True)
+        settings = OmegaConf.to_container(OmegaConf.create(cast(Any, config)), resolve=True)
         self._ray, self._run = ray, (ray.put(settings), ray.put(list(exemplars)))
         self._pool = [*workers] * config["max_live"]  # a worker has ``max_live`` problems at a time
         with self._errors():
@@ -178,8 +178,9 @@ class RaySolver:
         def submit(worker: Any, problem: Problem) -> Any:
             return worker.solve.remote(*self._run, problem, completions)
 
+        pool: Any = ActorPool(self._pool)
         with self._errors():
-            yield from ActorPool(self._pool).map_unordered(submit, problems)
+            yield from pool.map_unordered(submit, problems)
 
     @contextmanager
     def _errors(self) -> Generator[None]:

@@ -39,6 +39,12 @@ from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
 
+COVERAGE_AT = 5
+"""Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
+
+MEMORY = ("kv", "activations")
+"""Kinds of an engine's memory other than the weights: keys and values, and everything else."""
+
 DERIVED = (
     *(RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{TABLES}/*.csv", f"{TABLES}/*.tex"),
     *("*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*"),

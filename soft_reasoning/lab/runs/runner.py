@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from omegaconf import OmegaConf
 
@@ -145,7 +145,7 @@ class LocalLauncher:
         method: Method | None = None,
     ) -> LocalSolver:
         """As ``Launcher.start``."""
-        parts = OmegaConf.create(config)  # which the builders read
+        parts = OmegaConf.create(cast(Any, config))  # which the builders read
         method, settings = method or build_method(parts), OmegaConf.to_container(parts.engine, resolve=True)
         check_wording(parts, method)
         if self._engine is None or self._settings != settings:
