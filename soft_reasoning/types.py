@@ -234,7 +234,6 @@ class Completion:
         finish_reason: Why it ended.
         prompt_tokens: Length of the prompt, soft tokens included.
         cached_tokens: Prompt tokens whose keys and values were reused.
-        recomputed_tokens: Positions computed again by an engine that generates in several passes.
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
         top_logprobs: An entry for each token, or a single entry if the request generates none.
         hidden_state: (D,) float32 on the CPU, after the layer that the request names; at depth 1 it is the
@@ -249,7 +248,6 @@ class Completion:
     finish_reason: FinishReason
     prompt_tokens: int
     cached_tokens: int = 0
-    recomputed_tokens: int = 0
     next_logits: Tensor | None = field(default=None, repr=False, compare=False)
     top_logprobs: tuple[TopLogprobs, ...] = field(default=(), repr=False, compare=False)
     hidden_state: Tensor | None = field(default=None, repr=False, compare=False)
@@ -378,9 +376,6 @@ class Candidate:
 class Usage:
     """Token and sequence counts of one role.
 
-    ``attended`` counts attended keys. A computed (not cached) position counts the keys that a causal model
-    attends to, its own included. A recomputed position counts the prompt's keys.
-
     A completion from a store counts like a generated one, so the counts are what a method costs.
     ``replayed_tokens`` are the generated tokens that came from a store and cost nothing now.
     """
@@ -389,18 +384,12 @@ class Usage:
     cached_tokens: int = 0
     generated_tokens: int = 0
     sequences: int = 0
-    attended: int = 0
-    recomputed_tokens: int = 0
     replayed_tokens: int = 0
 
     @classmethod
-    def of(
-        cls, prompt: int, cached: int = 0, generated: int = 0, recomputed: int = 0, *, replayed: bool = False
-    ) -> Usage:
+    def of(cls, prompt: int, cached: int = 0, generated: int = 0, *, replayed: bool = False) -> Usage:
         """Return the usage of one sequence."""
-        end = prompt + generated
-        attended = (end * (end + 1) - cached * (cached + 1)) // 2 + recomputed * prompt
-        return cls(prompt, cached, generated, 1, attended, recomputed, generated if replayed else 0)
+        return cls(prompt, cached, generated, 1, generated if replayed else 0)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))

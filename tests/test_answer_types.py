@@ -9,8 +9,8 @@ import pytest
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config, plain
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.runs.local import LocalLauncher
 from soft_reasoning.lab.runs.ray import RayActor
+from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.schedule.job import Clock, ProblemError
 
 ROWS = [

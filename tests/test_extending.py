@@ -17,7 +17,7 @@ from soft_reasoning.cli.run import run_one
 from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.lab.reports.report import summary
 from soft_reasoning.lab.runs.files import MANIFEST, PREDICTIONS
-from soft_reasoning.lab.runs.local import LocalLauncher
+from soft_reasoning.lab.runs.runner import LocalLauncher
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

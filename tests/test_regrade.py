@@ -9,9 +9,8 @@ from soft_reasoning.cli.finished import regrade_main
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.report import summary, write_report
 from soft_reasoning.lab.runs.grading import grade
-from soft_reasoning.lab.runs.records import Record
+from soft_reasoning.lab.runs.records import Record, Store
 from soft_reasoning.lab.runs.runner import write_results
-from soft_reasoning.lab.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, UserError
 from tests.lab.runs.world import summarise
 

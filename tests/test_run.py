@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from soft_reasoning.engine.paths import DEMO_FOLDER
-from soft_reasoning.lab.runs import local
+from soft_reasoning.lab.runs import runner
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 
@@ -74,15 +73,6 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_pat
     assert done.stdout == "" and not list(tmp_path.glob("runs/*"))
 
 
-def test_a_run_stores_what_was_typed_and_composed(run, tmp_path):
-    here = f"hydra.run.dir={tmp_path / 'run'}"
-    first = run(*FAKE, "limit=3", here)
-    assert first.returncode == 0, first.stderr
-    names = ("config", "overrides", "hydra")
-    config, typed, hydra = (OmegaConf.load(tmp_path / "run" / ".hydra" / f"{name}.yaml") for name in names)
-    assert (config.limit, typed) == (3, [*FAKE, "limit=3"]) and hydra.hydra.overrides.task == typed
-
-
 def test_a_finished_run_typed_again_loads_no_model(run, tmp_path, monkeypatch):
     model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
     command = ["method=cot", f"model={model}", "prompt=demo", "limit=2", "max_new_tokens=4", "progress=false"]
@@ -91,7 +81,7 @@ def test_a_finished_run_typed_again_loads_no_model(run, tmp_path, monkeypatch):
     assert first.returncode == 0, first.stderr
     written = [(tmp_path / "run" / name).read_bytes() for name in ("results.json", "manifest.json")]
     with monkeypatch.context() as patched:
-        patched.setattr(local, "build_engine", None)  # calling it fails
+        patched.setattr(runner, "build_engine", None)  # calling it fails
         again = run(*command)
         assert (again.returncode, again.stdout) == (0, first.stdout)
         assert written == [

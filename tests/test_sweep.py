@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from soft_reasoning.lab.reports.sweep import GAIN
 
 from soft_reasoning.configuration.context import build_engine
-from soft_reasoning.lab.reports.sweep import GAIN
-from soft_reasoning.lab.runs import local
+from soft_reasoning.lab.runs import runner
 from tests.test_run import FAKE
 
 ROWS = {
@@ -57,7 +57,7 @@ def test_jobs_with_the_same_engine_share_it(run, monkeypatch):
         monkeypatch.setattr(engine, "close", lambda: closed.append(config.engine.max_batch_rows))
         return engine
 
-    monkeypatch.setattr(local, "build_engine", load)
+    monkeypatch.setattr(runner, "build_engine", load)
     sweep = ["limit=2", "method=cot", "-m", "seed=0,1", "hydra.sweep.dir=out"]
     done = run("engine=hf", "engine.max_batch_rows=2,3", *sweep)
     assert done.returncode == 0, done.stderr

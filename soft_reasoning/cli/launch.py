@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,7 +32,6 @@ from soft_reasoning.cli.errors import one_line
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.runs.files import OTHER_FOLDER
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
-from soft_reasoning.lab.runs.signals import Ended, check_signals, noting_signals
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
@@ -81,7 +81,6 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
                 now.runtime.choices["hydra/launcher"] == "basic",
             )
             try:
-                check_signals()
                 settle(config, typed, chosen)
                 command(Job(config, folder, typed, chosen, shared))
             except OptionError as error:
@@ -112,7 +111,6 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
             for label, changes in rows.items():
                 print(f"--- # {label}\n{OmegaConf.to_yaml(compose_config([*options, *changes]))}", end="")
             return None
-        check_signals()
         sys.argv[1:] = [*options, *flags]  # all that hydra.main reads; no option may follow a flag
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
     return None if not {*SWEEP} & {*words} or sweep is None else Path(sweep)
@@ -135,18 +133,14 @@ def sweep_name(options: Sequence[str]) -> str:
 def one_line_errors(fix: str = "check the path and its disk") -> Generator[None]:
     """Turn bad input into one line and exit code 2; ``fix`` is the advice for a file that cannot be written.
 
-    Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,
-    as under nohup.
+    Ctrl-C and SIGTERM become one line and exit code 130.
     """
     try:
-        with noting_signals():
-            yield
-    except KeyboardInterrupt as error:
-        with suppress(OSError):  # the terminal has gone
-            print(
-                f"soft_reasoning: ended by {error or 'Ctrl-C'}; the same command continues", file=sys.stderr
-            )
-        sys.exit(error.code if isinstance(error, Ended) else 130)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        yield
+    except KeyboardInterrupt:
+        print("soft_reasoning: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
     except BrokenPipeError:  # the reader of our output, such as head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

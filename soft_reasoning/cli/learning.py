@@ -30,7 +30,6 @@ from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
 from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text, writing
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
-from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import Run, drive
@@ -60,13 +59,11 @@ def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
         total, unit = (len(problems), "question") if fits else (learner.work, "point")
         display = Progress(total, enabled=config["progress"], unit=unit)
 
-        def watch(written: Sequence[int]) -> None:
-            check_signals()
-            display.work(written)
-
         def run(problems: Sequence[Problem], method: Method) -> list[Result]:
             solved: dict[str, Result] = {}
-            for problem, result in drive(problems, method, context, max_live=config["max_live"], watch=watch):
+            for problem, result in drive(
+                problems, method, context, max_live=config["max_live"], watch=display.work
+            ):
                 solved[problem.id] = result
                 display.done += fits
                 usage = sum(result.usage.values(), Usage())
@@ -146,7 +143,7 @@ def opened(
     settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
     command = shlex.join(["soft-reasoning", "tune", *words])
-    manifest = build_manifest(settings, words, describe_engine(engine) | {"command": command})
+    manifest = build_manifest(settings, command, {}, describe_engine(engine))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import takewhile
@@ -12,18 +13,17 @@ from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import checked_method, compose_choices, methods_of, plain
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse
+from soft_reasoning.configuration.context import build_grader
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
 from soft_reasoning.lab.reports.frame import default_reference
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.runs.answered import answered
 from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
-from soft_reasoning.lab.runs.signals import check_signals
 from soft_reasoning.learnt import Learnt
 from soft_reasoning.types import UserError
 
@@ -86,7 +86,6 @@ def run_one(
         chosen: The name of each group's choice.
         tracked: Whether a tracker follows the run.
     """
-    check_signals()
     method = checked_method(settled)  # refuses bad values before anything is loaded
     config = plain(settled)
     tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
@@ -97,18 +96,14 @@ def run_one(
     for learnt in files:
         if isinstance(learnt, Learnt):
             learnt.check_unseen(problems)
-    check_signals()
-    solver = answered(config, folder, problems)
-    if solver is None:
-        solver = launcher.start(config, problems, dataset.exemplars(), method)
-    check_signals()
     return run(
         problems,
-        solver,
+        lambda: launcher.start(config, problems, dataset.exemplars(), method),
+        build_grader(config),
         folder,
         config,
-        words=words,
-        chosen=chosen,
+        command=shlex.join(["soft-reasoning", "run", *words]),
+        choices=chosen,
         fresh=config["fresh"],
         progress=config["progress"],
         tracker=tracker,

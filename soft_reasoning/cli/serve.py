@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -20,7 +21,6 @@ from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.runs.naming import typed_keys
-from soft_reasoning.lab.runs.signals import check_signals, handle_signals
 from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.types import UserError
 
@@ -121,8 +121,8 @@ def serve(job: Job) -> None:
         server = build_server(Service(reasoner, settings, name))
         line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
         server.announce = lambda: print(line, file=sys.stderr, flush=True)
-        handle_signals(server.handle_exit)  # it ends without an error
-        check_signals()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, server.handle_exit)  # it ends without an error
         server.run(sockets=[listening])
 
 

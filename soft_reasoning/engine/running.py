@@ -30,7 +30,6 @@ class RunningRequest:
         top_logprobs: As in :class:`Completion`, so far.
         hidden_state: As in :class:`Completion`, once it is read.
         cached_tokens: Prompt positions that came from a cache.
-        recomputed_tokens: Positions that were computed again.
 
     Args:
         hidden_size: D, the width of a soft token.
@@ -69,7 +68,6 @@ class RunningRequest:
         self.hidden_state: Tensor | None = None
         self._state_sum = torch.zeros(())
         self.cached_tokens = 0
-        self.recomputed_tokens = 0
         self._draws, self._generator = list[float](), torch.Generator().manual_seed(request.seed)
 
     def late(self) -> bool:
@@ -142,7 +140,6 @@ class RunningRequest:
             finish_reason=reason,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
-            recomputed_tokens=self.recomputed_tokens,
             next_logits=self.next_logits,
             top_logprobs=tuple(self.top_logprobs[: max(count, 1)]),
             hidden_state=self.hidden_state,

@@ -73,8 +73,8 @@ def draw(logits: Tensor, u: Tensor, temperature: float, top_k: int = 0, top_p: f
 
     Filters act in the usual order: temperature, the ``top_k`` likeliest, then the smallest set of tokens
     whose probability reaches ``top_p``. Tokens are ordered by probability, equal ones by id; a row's token is
-    the first at which the cumulative probability exceeds ``u``. It is looked for among the ``HEADS`` likeliest
-    tokens before all are sorted.
+    the first at which the cumulative probability exceeds ``u``. It is looked for among the ``HEADS``
+    likeliest tokens before all are sorted.
     """
     vocabulary = logits.shape[-1]
     tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)

@@ -163,7 +163,7 @@ def _read(
 def count_completions(job: Job[Any], requests: Sequence[Request], completions: Sequence[Completion]) -> None:
     """Add the tokens of ``completions`` to the problem's counts, under the roles of their ``requests``."""
     for request, c in zip(requests, completions, strict=True):
-        counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens, c.recomputed_tokens
+        counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens
         job.count(request.role, Usage.of(*counts, replayed=c.replayed))
 
 

@@ -275,11 +275,8 @@ class VLLMEngine(Engine):
         self, row: RunningRequest, output: Any, ids: Sequence[int], logprobs: Sequence[float]
     ) -> None:
         """Add tokens to ``row`` and complete it, or send it again if vLLM stopped where engines would not."""
-        cached = output.num_cached_tokens or 0
-        if row.ids:  # all input of a later turn, except for its last token, was computed before
-            row.recomputed_tokens += row.prompt_tokens + len(row.ids) - 1 - cached
-        else:
-            row.cached_tokens = cached
+        if not row.ids:
+            row.cached_tokens = output.num_cached_tokens or 0
         row.ids += ids
         row.logprobs += logprobs
         completion = row.finish(self.eos_ids, self.stops)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.judge.final import cut_warning
 from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.page import write_page
 from soft_reasoning.lab.reports.statistics import wilson
 from soft_reasoning.lab.reports.tables import (
     MISSING,
@@ -20,10 +21,8 @@ from soft_reasoning.lab.reports.tables import (
     memory,
     number,
     percent,
-    rough,
     save,
 )
-from soft_reasoning.lab.reports.viewer.page import write_page
 from soft_reasoning.lab.runs.files import (
     MANIFEST,
     PREDICTIONS,
@@ -37,7 +36,7 @@ from soft_reasoning.lab.runs.files import (
 from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
-    Outcome,
+    Graded,
     in_order,
     read_outcomes,
     read_records,
@@ -124,9 +123,10 @@ def write_report(folder: Path) -> list[str]:
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=" ".join([INTERVALS, *warning])), *others]
-    rows = write_page(folder, title, manifest, grader["name"], outcomes, tables, pictures)
+    write_page(folder, title, manifest, grader["name"], outcomes, tables, pictures)
     if _ungraded(outcomes):
-        answers = [(row.id, row.question, row.answer or "") for row in rows]
+        questions = [record.problem for record in read_records(folder) if record.problem.id in outcomes]
+        answers = [(q.id, q.question, outcomes[q.id].answer or "") for q in questions]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
 
@@ -162,7 +162,7 @@ def summary(folder: Path) -> str:
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
 
 
-def _answered(number: int, problem: Problem, outcome: Outcome) -> str:
+def _answered(number: int, problem: Problem, outcome: Graded) -> str:
     """A line about a question: its place, its end, its answer as graded, and whether it is correct."""
     texts, correct = (problem.question, outcome.answer, problem.gold), outcome.correct
     question, answer, gold = (" ".join((text or "").split()) for text in texts)
@@ -183,7 +183,7 @@ def _sentence(metrics: Metrics) -> list[str]:
     return [f"{counts}{coverage}. {INTERVALS}", ""]
 
 
-def _ungraded(outcomes: Mapping[str, Outcome]) -> bool:
+def _ungraded(outcomes: Mapping[str, Graded]) -> bool:
     return all(outcome.correct is None for outcome in outcomes.values())
 
 
@@ -287,7 +287,6 @@ def _headline(metrics: Metrics) -> Table:
         ["Cost", ""],
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
-        ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],
         *(
             [f"{title}, peak", memory(metrics["peak_bytes"][kind])]
             for kind, title in (("kv", "keys and values"), ("activations", "activations"))

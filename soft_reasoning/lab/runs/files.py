@@ -24,7 +24,6 @@ TABLES = "tables"
 """Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 COMPARISON = "comparison.md"
 SWEEP = "sweep.md"
-HYDRA = ".hydra"
 PROBES = "probes"
 """Inside a comparison: runs that only determine the number of samples of an equal budget."""
 

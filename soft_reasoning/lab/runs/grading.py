@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, count_votes, lost_at, same_answers
-from soft_reasoning.lab.runs.records import (
-    COVERAGE_AT,
-    AfterRound,
-    CandidateGrade,
-    Graded,
-    ProblemGrade,
-    Reading,
-    Record,
-    VoteGrade,
+from soft_reasoning.judge.final import (
+    FinalAnswer,
+    SearchHistory,
+    count_votes,
+    lost_at,
+    same_answers,
+    stored_verdicts,
 )
+from soft_reasoning.lab.runs.records import Graded, Record
 from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, UserError
 
@@ -42,7 +40,8 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
         grader: Reads and compares answers.
         final: The run's final rule, if it is known.
     """
-    problem, (answer, answers) = record.problem, read_answers(record, grader)
+    problem, result, kind = record.problem, record.result, record.problem.answer_type
+    candidates, (answer, answers) = result.candidates, read_answers(record, grader)
     known: dict[str | None, bool | None] = {}
 
     def right(answer: str | None) -> bool | None:
@@ -50,41 +49,42 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
             known[answer] = grader.correct(answer, problem)
         return known[answer]
 
-    correct, difficulty = right(answer), problem.doc.get("difficulty")
-    candidates = tuple(_candidates(record, answers, right))
-    approvals = [candidate.approved for candidate in candidates if candidate.correct]
-    wrong = None
-    if correct is False:
-        rejected = all(approved is False for approved in approvals)
-        wrong = "uncovered" if not approvals else "rejected" if rejected else "outvoted"
+    correct, rights = right(answer), [right(a) for a in answers]
+    written, difficulty = [c.written for c in candidates], problem.doc.get("difficulty")
+    approved = [None if c.judged is None else c.judged >= 0.5 for c in candidates]
+    approvals = [judged for judged, good in zip(approved, rights, strict=True) if good]
+    rejected = all(judged is False for judged in approvals)
+    wrong = "uncovered" if not approvals else "rejected" if rejected else "outvoted"
+    proposals = [entry.get("proposal") or {} for entry in result.trace]
+    verdicts = stored_verdicts(result.trace)
+    votes = count_votes(SearchHistory(candidates, verdicts, grader, kind), final)
     return Graded(
         id=problem.id,
-        problem=ProblemGrade(
-            answer=answer,
-            correct=correct,
-            covered=bool(approvals),
-            covered_first=any(candidate.correct for candidate in candidates[:COVERAGE_AT]),
-            answers=len(same_answers(answers, grader, problem.answer_type)),
-            rounds=1 + max((candidate.round for candidate in candidates), default=-1),
-            one_text=_one_text([candidate.written for candidate in record.result.candidates]),
-            difficulty=None if difficulty is None else str(difficulty),
-            wrong=wrong,
-        ),
-        candidates=candidates,
-        readings=tuple(_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)),
-        usage=record.result.usage,
-        decided=tuple(traced.decided for traced in record.rounds if traced.decided is not None),
-        tied=tuple(traced.tied for traced in record.rounds if traced.tied is not None),
-        after_rounds=tuple(_replay(record, grader, final)),
-        verifier=tuple(tuple(map(right, traced.verdict.answers)) for traced in record.rounds),
-        votes=tuple(
-            VoteGrade(
-                **asdict(vote),
-                right=right(vote.answer),
-                chosen=grader.equal(vote.answer, record.result.answer, problem.answer_type),
-            )
-            for vote in count_votes(_history(record, record.result.candidates, grader), final)
-        ),
+        answer=answer,
+        correct=correct,
+        covered=bool(approvals),
+        difficulty=None if difficulty is None else str(difficulty),
+        candidates=[*zip(answers, rights, strict=True)],
+        verifier=[[right(a) for a in verdict.answers] for verdict in verdicts],
+        votes=[
+            asdict(v) | {"right": right(v.answer), "chosen": grader.equal(v.answer, result.answer, kind)}
+            for v in votes
+        ],
+        wrong=wrong if correct is False else None,
+        answers=len(same_answers(answers, grader, kind)),
+        one_text=_one_text(written),
+        round=[c.round for c in candidates],
+        reward=[c.reward for c in candidates],
+        lost_at=[lost_at(c, kind) for c in candidates],
+        approved=approved,
+        length=[None if c.u is None else math.hypot(*c.u) for c in candidates],
+        new=[text not in written[:i] for i, text in enumerate(written)],
+        expected=_expected(candidates, [proposal.get("mean") or () for proposal in proposals]),
+        decided=[p["decided"] for p in proposals if p.get("decided") is not None],
+        tied=[p["tied"] for p in proposals if p.get("tied") is not None],
+        readings=[_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)],
+        after_rounds=[*_after_rounds(record, grader, final)],
+        usage={role: asdict(usage) for role, usage in result.usage.items()},
     )
 
 
@@ -106,7 +106,7 @@ def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list
 
     parsed = [c.answer if c.computed else read(c) for c in result.candidates]
     pairs = [*zip(stored, parsed, strict=True)]
-    for verdict in (traced.verdict for traced in record.rounds):
+    for verdict in stored_verdicts(result.trace):
         solutions = zip(verdict.answers, verdict.texts, strict=False)  # a judge has texts, but no answers
         pairs += [
             (a, a if verdict.computed else grader.extract(text, kind, problem.question))
@@ -116,29 +116,10 @@ def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list
     return (grader.vote(sources, kind) if sources else final), parsed
 
 
-def _history(record: Record, candidates: Sequence[Candidate], grader: AnswerGrader) -> SearchHistory:
-    verdicts = [traced.verdict for traced in record.rounds]
-    return SearchHistory(candidates, verdicts, grader, record.problem.answer_type)
-
-
-def _candidates(
-    record: Record, answers: Sequence[str | None], right: Callable[[str | None], bool | None]
-) -> Iterator[CandidateGrade]:
-    means, seen = [iter(traced.mean) for traced in record.rounds], set[str]()
-    for answer, candidate in zip(answers, record.result.candidates, strict=True):
-        judged = candidate.judged
-        yield CandidateGrade(
-            answer=answer,
-            correct=right(answer),
-            round=candidate.round,
-            reward=candidate.reward,
-            lost_at=lost_at(candidate, record.problem.answer_type),
-            approved=None if judged is None else judged >= 0.5,
-            length=None if candidate.u is None else math.hypot(*candidate.u),
-            new=candidate.written not in seen,
-            expected=next(means[candidate.round], None) if candidate.round < len(means) else None,
-        )
-        seen.add(candidate.written)
+def _expected(candidates: Sequence[Candidate], means: Sequence[Sequence[float]]) -> list[float | None]:
+    """The surrogate's mean at each candidate's point, from its ``means`` for each entry of the trace."""
+    left = [iter(values) for values in means]
+    return [next(left[c.round], None) if c.round < len(left) else None for c in candidates]
 
 
 def _one_text(texts: Sequence[str]) -> bool | None:
@@ -153,35 +134,40 @@ def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:
     return graders if grader.name in MODES else [*graders, grader]
 
 
-def _reading(record: Record, grader: AnswerGrader) -> Reading:
+def _reading(record: Record, grader: AnswerGrader) -> dict[str, Any]:
     problem, (answer, answers) = record.problem, read_answers(record, grader)
-    return Reading(
-        mode=grader.name,
-        correct=grader.correct(answer, problem),
-        covered=None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
-        parsed=answer is not None,
-        candidates=len(answers),
-        candidates_parsed=len(answers) - answers.count(None),
-    )
+    return {
+        "mode": grader.name,
+        "correct": grader.correct(answer, problem),
+        "covered": None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
+        "parsed": answer is not None,
+        "candidates": len(answers),
+        "candidates_parsed": len(answers) - answers.count(None),
+    }
 
 
-def _replay(record: Record, grader: AnswerGrader, final: FinalAnswer | None) -> Iterator[AfterRound]:
+def _after_rounds(
+    record: Record, grader: AnswerGrader, final: FinalAnswer | None
+) -> Iterator[dict[str, Any]]:
     """Yield what there would be if the search had ended after each of its rounds."""
-    rounds = max((candidate.round for candidate in record.result.candidates), default=0) + 1
-    generated = {role: usage.generated_tokens for role, usage in record.result.usage.items()}
+    result, kind = record.result, record.problem.answer_type
+    rounds = max((candidate.round for candidate in result.candidates), default=0) + 1
+    generated = {role: usage.generated_tokens for role, usage in result.usage.items()}
     verifier_tokens = (sum(generated.values()) - generated.get("candidate", 0)) / rounds
     for number in range(1, rounds + 1):
-        part = record.until(number) if number < rounds else record
-        candidates, known = part.result.candidates, number == rounds or final is not None
-        if number < rounds and final is not None:
+        part, known = result, number == rounds or final is not None
+        if number < rounds:
+            candidates = [c for c in result.candidates if c.round < number]
+            part = replace(result, candidates=tuple(candidates), trace=result.trace[:number])
             rewarded = [replace(c, reward=c.reward or 0.0) for c in candidates]
-            answer = final.choose(_history(part, rewarded, grader))
-            part = replace(part, result=replace(part.result, answer=answer))
-        yield AfterRound(
-            correct=grader.correct(read_answers(part, grader)[0], record.problem) if known else None,
-            best_reward=max((c.reward for c in candidates if c.reward is not None), default=None),
-            tokens=sum(c.generated_tokens for c in candidates) + verifier_tokens * number,
-        )
+            history = SearchHistory(rewarded, stored_verdicts(part.trace), grader, kind)
+            part = replace(part, answer=final.choose(history) if final is not None else None)
+        answer = read_answers(replace(record, result=part), grader)[0] if known else None
+        yield {
+            "correct": grader.correct(answer, record.problem) if known else None,
+            "best_reward": max((c.reward for c in part.candidates if c.reward is not None), default=None),
+            "tokens": sum(c.generated_tokens for c in part.candidates) + verifier_tokens * number,
+        }
 
 
 def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:

@@ -6,10 +6,9 @@ import hashlib
 import json
 import platform
 import re
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -104,27 +103,27 @@ PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 def build_manifest(
     config: Mapping[str, object],
-    words: Sequence[str] = (),
-    about: Mapping[str, object] | None = None,
-    chosen: Mapping[str, str] | None = None,
+    command: str,
+    choices: Mapping[str, str],
+    about: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the manifest of a new run.
 
     Args:
         config: Its configuration.
-        words: The options of its command.
+        command: Its command line.
+        choices: The name of each group's choice.
         about: Further entries (model, device).
-        chosen: The name of each group's choice.
     """
     return {
-        "command": shlex.join(["soft-reasoning", "run", *words]),
-        "choices": dict(chosen or {}),
+        "command": command,
+        "choices": dict(choices),
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "model": None,
         "device": None,
         "plugins": plugin_sources(config) | learnt_sources(config),
-        **(about or {}),
+        **about,
         "config": json.loads(json.dumps(config, default=str)),
     }
 
@@ -213,7 +212,7 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Engine) -> dict[str, object]:
-    """Return model, device and operations (:func:`rates`) of ``engine``, as far as they are known.
+    """Return model and device of ``engine``, as far as they are known.
 
     ``revision`` identifies weights from the hub, ``weights`` those in a folder. ``batch_invariant`` is
     ``Engine.batch_invariant``.
@@ -232,7 +231,6 @@ def describe_engine(engine: Engine) -> dict[str, object]:
         },
         "device": None if model is None else str(engine.device),
         "batch_invariant": engine.batch_invariant,
-        "flops": rates(model),
     }
 
 
@@ -249,29 +247,3 @@ def describe_loaded(engine: Engine) -> str:
     name = model.config._name_or_path or type(model).__name__
     size, memory = model.num_parameters() / 1e6, model.get_memory_footprint() / 1e6
     return f"{name}: {size:,.0f} M parameters in {dtype} on {place}; weights take {memory:,.0f} MB"
-
-
-def rates(model: Any) -> dict[str, int] | None:
-    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
-
-    None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
-    section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
-    2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
-    excludes the lookup table unless it is also the output layer. In a mixture of experts it includes only
-    the experts that a token uses.
-    """
-    if model is None:
-        return None
-    config, lookup = model.config.get_text_config(), model.get_input_embeddings().weight
-    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or 1
-    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts
-    weights = 0.0
-    for name, weight in model.named_parameters():
-        packed = getattr(weight, "quant_state", None)  # the shape before quantisation
-        count = (weight if packed is None else packed).shape.numel()
-        weights += count * (share if ".experts." in name else 1)
-    if getattr(model.get_output_embeddings(), "weight", None) is not lookup:
-        weights -= lookup.numel()
-    heads = getattr(config, "num_attention_heads", 0)  # some models have none
-    width = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
-    return {"position": round(2 * weights), "key": 4 * config.num_hidden_layers * heads * width}

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from soft_reasoning.answers import MODES
 from soft_reasoning.lab.runs.grading import WRONG_REASONS
-from soft_reasoning.lab.runs.records import (
-    COVERAGE_AT,
-    MEMORY,
-    CandidateGrade,
-    Graded,
-    ProblemGrade,
-    Reading,
-)
-from soft_reasoning.types import Usage, UserError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from soft_reasoning.lab.runs.records import COVERAGE_AT, MEMORY, Graded
+from soft_reasoning.types import UserError
 
 DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
@@ -32,18 +21,22 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """Types of pandas, whose annotations lack the type of a column."""
 
-TEXT = {"answer", "difficulty", "wrong", "mode"}
-"""Columns of text."""
+CANDIDATE = ("round", "reward", "lost_at", "approved", "length", "new", "expected")
+"""The lists of a :class:`Graded` with a value per candidate."""
 
 SHARES = {"exact_match": "correct", "coverage": "covered"}
+TOKENS = {
+    "prompt": "prompt_tokens",
+    "cached": "cached_tokens",
+    "generated": "generated_tokens",
+    "sequences": "sequences",
+    "replayed": "replayed_tokens",
+}
+"""Names in the results, by which tables know the columns and the counts of a graded problem."""
 
 
 def measure(
-    graded: Iterable[Graded],
-    *,
-    costs: Mapping[str, Any] | None = None,
-    rate: Mapping[str, int] | None = None,
-    independent: bool = False,
+    graded: Iterable[Graded], *, costs: Mapping[str, Any] | None = None, independent: bool = False
 ) -> dict[str, Any]:
     """Return plain values, with ``_stderr`` next to each share; None where undefined.
 
@@ -54,14 +47,11 @@ def measure(
         costs: ``seconds`` and ``peak_bytes`` by kind, as in ``costs.json``. The seconds ``engine`` are spent
             waiting for the engine. ``idle`` is all other time, an upper bound of the engine's idle time,
             since an engine in a separate process (vLLM on a GPU) may work meanwhile.
-        rate: Operations per position and key (``manifest.rates``); None if unknown.
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
     rows = sorted(graded, key=lambda row: row.id)
-    problems = _frame([row.problem for row in rows], ProblemGrade)
-    candidates = _frame([candidate for row in rows for candidate in row.candidates], CandidateGrade)
-    candidates["problem"] = [i for i, row in enumerate(rows) for _ in row.candidates]
-    readings = _frame([reading for row in rows for reading in row.readings], Reading)
+    problems = _problems(rows)
+    candidates = _candidates(rows)
     with_gold = problems[problems["correct"].notna()]
     graded_candidates = candidates[candidates["correct"].notna()]
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
@@ -78,7 +68,7 @@ def measure(
         "candidate_accuracy": _mean(graded_candidates["correct"]),
         "cut": {"candidates": int(candidates["lost_at"].count()), "tokens": _most(candidates["lost_at"])},
         "candidate_unparsed": _mean(candidates["answer"].isna()),
-        "extraction": _by_extraction(readings),
+        "extraction": _by_extraction(rows),
         "rounds": {
             "mean": _mean(problems["rounds"]),
             "share_ended_after": {str(int(n)): float(part) for n, part in ended.items()},
@@ -94,41 +84,61 @@ def measure(
         },
         "verifier": _verifier(graded_candidates),
         "wrong": {reason: _mean(with_gold["wrong"] == reason) for reason in WRONG_REASONS},
-        **_costs(rows, costs or {}, rate),
+        **_costs(rows, costs or {}),
     }
+
+
+def _problems(rows: Sequence[Graded]) -> Frame:
+    """A row per problem; NaN stands for None in columns of numbers."""
+    texts, numbers = (
+        ["answer", "difficulty", "wrong"],
+        ["correct", "covered", "answers", "one_text", "rounds"],
+    )
+    frame: Frame = pd.DataFrame(
+        [[getattr(row, name) for name in (*texts, *numbers)] for row in rows],
+        columns=[*texts, *numbers],
+        dtype=object,
+    )
+    first = [any(right for _, right in row.candidates[:COVERAGE_AT]) for row in rows]
+    return frame.astype(dict.fromkeys(numbers, float)).assign(covered_first=pd.Series(first, dtype=float))
+
+
+def _candidates(rows: Sequence[Graded]) -> Frame:
+    """A row per candidate, with the number of its ``problem``."""
+    lists: Frame = pd.DataFrame(
+        [[row.candidates, *(getattr(row, name) for name in CANDIDATE)] for row in rows],
+        columns=["candidates", *CANDIDATE],
+        dtype=object,
+    )
+    frame = lists.explode([*lists]).dropna(subset="round").rename_axis("problem").reset_index()
+    pairs = frame.pop("candidates").str
+    return frame.assign(correct=pairs[1]).astype(float).assign(answer=pairs[0])
 
 
 def _most(values: Series) -> int:
     return int(values.max()) if values.count() else 0
 
 
-def _costs(
-    rows: Sequence[Graded], costs: Mapping[str, Any], rate: Mapping[str, int] | None
-) -> dict[str, Any]:
-    """Tokens and operations by role, seconds and memory.
+def _costs(rows: Sequence[Graded], costs: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens by role, seconds and memory.
 
-    ``replayed`` are those of the ``generated`` tokens that came from a store of completions. Tokens and
-    operations are what the method costs without a store; seconds are what the run took with it.
+    ``replayed`` are those of the ``generated`` tokens that came from a store of completions. Tokens are what
+    the method costs without a store; seconds are what the run took with it.
     """
-    usage: dict[str, Usage] = {}
-    for role in sorted({role for row in rows for role in row.usage}):
-        usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
-    usage["total"] = sum(usage.values(), Usage())
+    roles = sorted({role for row in rows for role in row.usage})
+    tokens = {
+        role: {
+            name: sum(row.usage[role][count] for row in rows if role in row.usage)
+            for name, count in TOKENS.items()
+        }
+        for role in roles
+    }
+    tokens["total"] = {name: sum(counts[name] for counts in tokens.values()) for name in TOKENS}
     seconds, peaks = dict(costs.get("seconds", {})), costs.get("peak_bytes", {})
     if "engine" in seconds:
         seconds["idle"] = max(0.0, seconds["total"] - seconds["engine"])
     return {
-        "tokens": {
-            role: {
-                "prompt": counts.prompt_tokens,
-                "cached": counts.cached_tokens,
-                "generated": counts.generated_tokens,
-                "sequences": counts.sequences,
-                "replayed": counts.replayed_tokens,
-            }
-            for role, counts in usage.items()
-        },
-        "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
+        "tokens": tokens,
         "seconds": seconds,
         "peak_bytes": {kind: peaks.get(kind) for kind in MEMORY},
     }
@@ -144,13 +154,6 @@ def _shares(frame: Frame, columns: Mapping[str, str]) -> dict[str, float | None]
     return {key: x for name, column in columns.items() for key, x in share(name, frame[column]).items()}
 
 
-def _frame(rows: Sequence[object], kind: type[DataclassInstance]) -> Frame:
-    """A table of the dataclass ``kind``: floats, NaN for None, except for the columns in ``TEXT``."""
-    columns = [field.name for field in fields(kind)]
-    frame = pd.DataFrame([vars(row) for row in rows], columns=columns, dtype=object)
-    return frame.astype({name: float for name in columns if name not in TEXT})
-
-
 def _mean(values: Series) -> float | None:
     return _finite(values.mean())
 
@@ -159,8 +162,12 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _by_extraction(readings: Frame) -> dict[str, dict[str, float | None]]:
+def _by_extraction(rows: Sequence[Graded]) -> dict[str, dict[str, float | None]]:
     """Accuracy, coverage and unparsed answers for each way of extracting answers."""
+    columns = ["correct", "covered", "parsed", "candidates", "candidates_parsed"]
+    readings: Frame = pd.DataFrame(
+        [reading for row in rows for reading in row.readings], columns=["mode", *columns], dtype=object
+    ).astype(dict.fromkeys(columns, float))
     metrics: dict[str, dict[str, float | None]] = {}
     for mode in dict.fromkeys([*MODES, *readings["mode"]]):
         group = readings[readings["mode"] == mode]
@@ -220,7 +227,7 @@ def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
     None if the final rule cannot be replayed. ``tokens`` are those generated so far.
     """
     rows = [
-        {"problem": i, "round": number, **vars(values)}
+        {"problem": i, "round": number, **values}
         for i, row in enumerate(graded)
         for number, values in enumerate(row.after_rounds, start=1)
     ]
@@ -291,18 +298,6 @@ def equal_samples(probe: Mapping[str, Any], samples: int, reference: Mapping[str
     if spent == 0:
         raise UserError("budget=equal: expected samples with tokens, got empty ones; use budget=own")
     return max(1, round(samples * wanted / spent))
-
-
-def flops(usage: Usage, rate: Mapping[str, int]) -> int:
-    """Return an estimate of the floating-point operations of ``usage`` at ``rate`` (``manifest.rates``).
-
-    It is too high in four ways: every position counts the output layer, which a prompt needs once; every
-    layer counts as full attention; the last token of a completion counts as an input; and a recomputed
-    position counts as if it attended to the whole prompt. Tokens of another model (``verifier.model``)
-    count as those of the run's model.
-    """
-    positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
-    return rate["position"] * positions + rate["key"] * usage.attended
 
 
 def pass_at(n: int, correct: int, m: int) -> float:

@@ -12,15 +12,12 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
-from soft_reasoning.configuration.context import build_grader, check_problems
 from soft_reasoning.engine.completions import StoreFile, replaying
-from soft_reasoning.lab.runs.local import Local, LocalLauncher
-from soft_reasoning.lab.runs.signals import check_signals
+from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock, Job
 from soft_reasoning.schedule.method import Method
@@ -29,8 +26,6 @@ from soft_reasoning.types import Problem, Result, UserError
 
 RESTARTS = 3
 """How often Ray restarts a dead worker; the next death ends the run."""
-LOOKED = 0.5
-"""Seconds after which a wait for workers looks at signals."""
 REACHED = 5.0
 """Timeout in seconds for a cluster's first response; Ray itself waits for minutes."""
 
@@ -44,40 +39,40 @@ class RayActor:
 
     def __init__(self) -> None:
         self._launcher = LocalLauncher()
-        self._config: Mapping[str, object] | None = None
+        self._config: Mapping[str, Any] | None = None
         self._completions: StoreFile | None = None
         self._replaying = ExitStack()
 
     async def begin(
-        self, config: Mapping[str, object], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
-    ) -> Mapping[str, object]:
-        """Prepare a run and return the manifest's entries about the engine.
+        self, config: Mapping[str, Any], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
+    ) -> Mapping[str, Any]:
+        """Prepare a run of ``problems``, or continue one, and return the manifest's entries about the engine.
 
         Raises:
             UserError: If a prompt is too long.
         """
-        if config != self._config:
+        if problems or config != self._config:
             self._replaying.close()
             self._completions = None
-            self._local: Local = self._launcher.start(config, (), exemplars)
-            self._scheduler, self._config = Scheduler(self._local.context.engine), config
-        check_problems(problems, self._local.context)
-        return self._local.about
+            self._solver = self._launcher.start(config, problems, exemplars)
+            self._scheduler, self._config = Scheduler(self._solver.context.engine), config
+        return self._solver.about
 
     async def solve(
         self,
-        config: Mapping[str, object],
+        config: Mapping[str, Any],
         exemplars: Sequence[Exemplar],
         problem: Problem,
         completions: StoreFile | None = None,
     ) -> tuple[Problem, Result]:
         """Return the problem and its result; the engine has the store of ``completions``."""
         await self.begin(config, exemplars)
+        context = self._solver.context
         if completions != self._completions:
             self._replaying.close()
-            self._replaying.enter_context(replaying(completions, self._local.context.engines))
+            self._replaying.enter_context(replaying(completions, context.engines))
             self._completions = completions
-        job = Job[Any](problem, self._local.method, self._local.context)
+        job = Job[Any](problem, self._solver.method, context)
         self._scheduler.add(job)
         while not job.done():  # each call of ``solve`` advances all jobs in its turn
             self._scheduler.step()
@@ -99,11 +94,7 @@ class RayLauncher:
     """
 
     def __init__(
-        self,
-        address: str = "local",
-        workers: int | None = None,
-        cpus: float = 1,
-        gpus: float | None = None,
+        self, address: str = "local", workers: int | None = None, cpus: float = 1, gpus: float | None = None
     ) -> None:
         if workers is not None:
             whole("workers", workers, least=1)
@@ -158,15 +149,12 @@ class RaySolver:
         problems: Sequence[Problem],
         exemplars: Sequence[Exemplar],
     ) -> None:
-        self._ray, self._live = ray, config["max_live"]
-        self._workers, self._run = list(workers), (ray.put(dict(config)), ray.put(list(exemplars)))
-        self.grader: AnswerGrader = build_grader(config)
+        self._ray, self._run = ray, (ray.put(dict(config)), ray.put(list(exemplars)))
+        self._pool = [*workers] * config["max_live"]  # a worker has ``max_live`` problems at a time
         with self._errors():
-            starting, ready = [worker.begin.remote(*self._run, problems) for worker in workers], []
-            while not ready:
-                check_signals()
-                ready, _ = ray.wait(starting, timeout=LOOKED)
-            self.about: Mapping[str, object] = ray.get(ready[0])
+            starting = [worker.begin.remote(*self._run, problems) for worker in workers]
+            ready, _ = ray.wait(starting)
+            self.about: Mapping[str, Any] = ray.get(ready[0])
 
     def peaks(self) -> dict[str, int]:
         return {}
@@ -184,16 +172,12 @@ class RaySolver:
         """
         from ray.util import ActorPool
 
-        pool: Any = ActorPool(self._workers * self._live)  # a worker has ``max_live`` problems at a time
+        def submit(worker: Any, problem: Problem) -> Any:
+            return worker.solve.remote(*self._run, problem, completions)
+
+        pool: Any = ActorPool(self._pool)
         with self._errors():
-            for problem in problems:
-                pool.submit(
-                    lambda worker, problem: worker.solve.remote(*self._run, problem, completions), problem
-                )
-            while pool.has_next():
-                check_signals()
-                with suppress(TimeoutError):
-                    yield pool.get_next_unordered(timeout=LOOKED)
+            yield from pool.map_unordered(submit, problems)
 
     @contextmanager
     def _errors(self) -> Generator[None]:

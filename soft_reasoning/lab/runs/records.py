@@ -1,8 +1,8 @@
-"""A problem's record, a line of ``samples.jsonl``, and its grades, of which ``grades.json`` holds a part.
+"""A problem's record, its grades, and the folder of a run that keeps them.
 
-A record's line has lm-evaluation-harness's names where they exist: ``doc_id``, ``doc``, ``target``,
-``resps``, ``filtered_resps`` and ``exact_match``. ``resps[0][i]`` is the text of ``candidates[i]``. Every
-number keeps its exact value.
+A record is a line of ``samples.jsonl`` with lm-evaluation-harness's names where they exist: ``doc_id``,
+``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match``. ``resps[0][i]`` is the text of
+``candidates[i]``. Every number keeps its exact value.
 """
 
 from __future__ import annotations
@@ -10,16 +10,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.judge.final import Vote, stored_verdicts
-from soft_reasoning.judge.verifier import Verdict
-from soft_reasoning.lab.runs.files import GRADES, SAMPLES, read_json
+from soft_reasoning.engine.completions.replay import FILE as COMPLETIONS
+from soft_reasoning.lab.runs.files import (
+    COSTS,
+    GRADES,
+    MANIFEST,
+    OTHER_FOLDER,
+    PAGE,
+    PREDICTIONS,
+    REPORT,
+    RESULTS,
+    SAMPLES,
+    TABLES,
+    encode,
+    lock,
+    read_json,
+    write_json,
+    writing,
+)
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, environment_changes
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+
+START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
 
 COVERAGE_AT = 5
 """Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
@@ -27,56 +45,14 @@ COVERAGE_AT = 5
 MEMORY = ("kv", "activations")
 """Kinds of an engine's memory other than the weights: keys and values, and everything else."""
 
+DERIVED = (
+    *(RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{TABLES}/*.csv", f"{TABLES}/*.tex"),
+    *("*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*"),
+)
+"""Files that are removed when a run starts over: those computed from the others, and the completions."""
 
-@dataclass(frozen=True)
-class TracedRound:
-    """What metrics and pages read of an entry of the trace; a method leaves out what it does not know.
-
-    Lists hold a value per candidate.
-
-    Attributes:
-        number: The number of the round; None for an entry that is not a round's.
-        verdict: The verifier's answers and texts, without scores.
-        mean: The surrogate's expected rewards before the points were tried.
-        sd: Their standard deviations.
-        decided: Share of the points that the acquisition function chose.
-        tied: Share of the points that were drawn among several of the best candidate points.
-        deltas: CoT-decoding's margins.
-        first_tokens: CoT-decoding's first tokens.
-        nearest: For each soft token the nearest tokens and their cosines.
-        weights: For each soft token the heaviest tokens of its mixture and their weights.
-        ended: Why the rounds ended; None before the last one.
-    """
-
-    number: int | None
-    verdict: Verdict
-    mean: tuple[float, ...] = ()
-    sd: tuple[float, ...] = ()
-    decided: float | None = None
-    tied: float | None = None
-    deltas: tuple[float | None, ...] = ()
-    first_tokens: tuple[str, ...] = ()
-    nearest: tuple[list[list[tuple[str, float]]], ...] = ()
-    weights: tuple[list[list[tuple[str, float]]], ...] = ()
-    ended: str | None = None
-
-    @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> TracedRound:
-        """Return what is read of an entry of plain values."""
-        proposal, tokens = entry.get("proposal") or {}, entry.get("tokens") or ()
-        return cls(
-            number=entry.get("round"),
-            verdict=stored_verdicts([entry])[0],
-            mean=tuple(proposal.get("mean") or ()),
-            sd=tuple(proposal.get("sd") or ()),
-            decided=proposal.get("decided"),
-            tied=proposal.get("tied"),
-            deltas=tuple(entry.get("deltas") or ()),
-            first_tokens=tuple(entry.get("first_tokens") or ()),
-            nearest=tuple([token.get("nearest", []) for token in soft] for soft in tokens),
-            weights=tuple([token["weights"] for token in soft if "weights" in token] for soft in tokens),
-            ended=entry.get("ended"),
-        )
+COUNTS = {count.name for count in fields(Usage)}
+"""Counts of tokens; records of version 0.3 have further ones."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +88,16 @@ class Record:
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
             candidates.append(Candidate(**stored))
+        usage: dict[str, Usage] = {}
+        for role, counts in line["usage"].items():
+            usage[role] = Usage(**{name: count for name, count in counts.items() if name in COUNTS})
         return cls(
             Problem(line["doc_id"], line["question"], line["target"], line["answer_type"], doc=line["doc"]),
             Result(
                 line["answer"],
                 tuple(candidates),
                 tuple(line["trace"]),
-                {role: Usage(**counts) for role, counts in line["usage"].items()},
+                usage,
                 tuple(line.get("prompt", ())),  # older records lack it, and whether the model thinks
                 line.get("thinks", False),
             ),
@@ -150,25 +129,27 @@ class Record:
             "doc": dict(problem.doc),
         }
 
-    @property
-    def rounds(self) -> list[TracedRound]:
-        """What is read of each entry of the trace."""
-        return [TracedRound.of(entry) for entry in self.result.trace]
-
-    def until(self, rounds: int) -> Record:
-        """Return the part of the record that ``rounds`` rounds wrote, with the final answer of all."""
-        candidates = tuple(c for c in self.result.candidates if c.round < rounds)
-        part = replace(self.result, candidates=candidates, trace=self.result.trace[:rounds])
-        return replace(self, result=part)
-
 
 @dataclass(frozen=True)
-class CandidateGrade:
-    """A graded candidate.
+class Graded:
+    """A graded problem: an entry of ``grades.json``, from which metrics, tables and pages are computed.
+
+    ``correct`` and other verdicts are None without a reference answer. The lists from ``round`` to
+    ``expected`` hold a value per candidate. Entries of version 0.3 lack all that has a default.
 
     Attributes:
-        answer: Its answer, as the grader reads it.
-        correct: Whether it is correct; None without a reference answer.
+        id: The problem's id.
+        answer: The final answer, as the grader reads it.
+        correct: Whether it is correct.
+        covered: Whether any candidate is correct; a verifier's solutions do not count.
+        difficulty: The problem's difficulty, if the data set has it.
+        candidates: (answer, correct) of each candidate.
+        verifier: For each entry of the trace, whether the verifier's answers are correct.
+        votes: The answers by descending weight: the values of a ``judge.final.Vote``, whether the answer is
+            ``right``, and whether it was ``chosen``.
+        wrong: An item of ``grading.WRONG_REASONS``; None if the final answer is not wrong.
+        answers: Number of different answers of candidates.
+        one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
         lost_at: Tokens after which a limit cut it before its answer ended; None for others.
@@ -176,143 +157,45 @@ class CandidateGrade:
         length: Length |u| of its point.
         new: Whether no earlier candidate had its text.
         expected: The surrogate's mean at its point before its evaluation.
-    """
-
-    answer: str | None
-    correct: bool | None
-    round: int
-    reward: float | None
-    lost_at: int | None
-    approved: bool | None
-    length: float | None
-    new: bool
-    expected: float | None
-
-
-@dataclass(frozen=True)
-class VoteGrade(Vote):
-    """The votes for an answer, whether it is ``right``, and whether it was ``chosen``."""
-
-    right: bool | None = None
-    chosen: bool = False
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A problem's answers under one way of extracting answers, called ``mode``."""
-
-    mode: str
-    correct: bool | None
-    covered: bool | None
-    parsed: bool
-    candidates: int
-    candidates_parsed: int
-
-
-@dataclass(frozen=True)
-class AfterRound:
-    """What there would be if the search had ended after a round.
-
-    Attributes:
-        correct: Whether the final answer would be right; None as well if the final rule is not known.
-        best_reward: The highest reward so far.
-        tokens: The tokens generated so far, of which a verifier's count in equal parts for each round.
-    """
-
-    correct: bool | None
-    best_reward: float | None
-    tokens: float
-
-
-@dataclass(frozen=True)
-class ProblemGrade:
-    """What counts once per problem.
-
-    Attributes:
-        answer: The final answer, as the grader reads it.
-        correct: Whether it is correct; None without a reference answer.
-        covered: Whether any candidate is correct; a verifier's solutions do not count.
-        covered_first: Whether any of the first ``COVERAGE_AT`` is.
-        answers: Number of different answers of candidates.
-        rounds: Number of rounds.
-        one_text: Whether nearly all candidates are the same text; None for fewer than two.
-        difficulty: The problem's difficulty, if the data set has it.
-        wrong: An item of ``metrics.WRONG_REASONS``; None if the final answer is not wrong.
-    """
-
-    answer: str | None
-    correct: bool | None
-    covered: bool
-    covered_first: bool
-    answers: int
-    rounds: int
-    one_text: bool | None
-    difficulty: str | None
-    wrong: str | None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What ``grades.json`` holds of a problem, by which pages mark correct and wrong answers.
-
-    ``candidates`` holds (answer, correct) of each candidate, ``verifier`` whether the verifier's answers are
-    right, for each entry of the trace.
-    """
-
-    correct: bool | None
-    covered: bool
-    answer: str | None
-    difficulty: str | None
-    candidates: tuple[tuple[str | None, bool | None], ...]
-    verifier: tuple[tuple[bool | None, ...], ...]
-    votes: tuple[VoteGrade, ...]
-
-    @classmethod
-    def read(cls, stored: Mapping[str, Any]) -> Outcome:
-        """Return the outcome in a problem's part of ``grades.json``."""
-        parts: dict[str, Any] = {
-            **stored,
-            "candidates": tuple(map(tuple, stored["candidates"])),
-            "verifier": tuple(map(tuple, stored["verifier"])),
-            "votes": tuple(VoteGrade(**vote) for vote in stored["votes"]),
-        }
-        return cls(**parts)
-
-
-@dataclass(frozen=True)
-class Graded:
-    """A graded problem.
-
-    Attributes:
-        id: The problem's id.
-        problem: Its grades.
-        candidates: The grades of each candidate.
-        readings: Its grades under each way of extracting answers.
-        usage: Tokens by role.
         decided: For each round of proposals, the share that the acquisition function chose.
         tied: The share that was drawn among several of the best candidate points.
-        after_rounds: What there would be after each round.
-        verifier: For each entry of the trace, whether the verifier's answers are correct.
-        votes: The answers by descending weight. Weights are None if the final rule is not known.
+        readings: For each way of extracting answers (``mode``): whether the final answer is ``correct`` and
+            any candidate is (``covered``), whether an answer was ``parsed``, and the numbers of
+            ``candidates`` and ``candidates_parsed``.
+        after_rounds: For each round, what there would be if the search had ended after it: whether the final
+            answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
+            the ``tokens`` so far; the verifier's tokens are split evenly over the rounds.
+        usage: Token counts by role.
     """
 
     id: str
-    problem: ProblemGrade
-    candidates: tuple[CandidateGrade, ...]
-    readings: tuple[Reading, ...]
-    usage: Mapping[str, Usage]
-    decided: tuple[float, ...]
-    tied: tuple[float, ...]
-    after_rounds: tuple[AfterRound, ...]
-    verifier: tuple[tuple[bool | None, ...], ...]
-    votes: tuple[VoteGrade, ...]
+    answer: str | None
+    correct: bool | None
+    covered: bool
+    difficulty: str | None
+    candidates: Sequence[tuple[str | None, bool | None]]
+    verifier: Sequence[Sequence[bool | None]]
+    votes: Sequence[Mapping[str, Any]]
+    wrong: str | None = None
+    answers: int = 0
+    one_text: bool | None = None
+    round: Sequence[int] = ()
+    reward: Sequence[float | None] = ()
+    lost_at: Sequence[int | None] = ()
+    approved: Sequence[bool | None] = ()
+    length: Sequence[float | None] = ()
+    new: Sequence[bool] = ()
+    expected: Sequence[float | None] = ()
+    decided: Sequence[float] = ()
+    tied: Sequence[float] = ()
+    readings: Sequence[Mapping[str, Any]] = ()
+    after_rounds: Sequence[Mapping[str, Any]] = ()
+    usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
-    def outcome(self) -> Outcome:
-        """What ``grades.json`` holds of it."""
-        grade, candidates = self.problem, tuple((c.answer, c.correct) for c in self.candidates)
-        parts = grade.correct, grade.covered, grade.answer, grade.difficulty
-        return Outcome(*parts, candidates, self.verifier, self.votes)
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return 1 + max(self.round, default=-1)
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
@@ -351,16 +234,136 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=key)
 
 
-def read_outcomes(folder: Path) -> dict[str, Outcome]:
-    """Return the outcomes of a finished run's problems by their ids.
+def read_outcomes(folder: Path) -> dict[str, Graded]:
+    """Return the graded problems of a finished run by their ids.
 
     Raises:
         UserError: If the folder holds no finished run, or grades of another version.
     """
     try:
-        return {name: Outcome.read(stored) for name, stored in read_json(folder / GRADES).items()}
-    except (TypeError, KeyError, AttributeError) as error:
+        return {name: Graded(**{"id": name, **stored}) for name, stored in read_json(folder / GRADES).items()}
+    except (TypeError, AttributeError) as error:
         raise UserError(
             f"{folder / GRADES}: expected the grades of this version, got others; compute them anew with "
             f"soft-reasoning regrade {folder}"
         ) from error
+
+
+class Store:
+    """The folder of one run, open for writing: one writer at a time, and no loss in a crash.
+
+    ``manifest.json`` describes the run, ``samples.jsonl`` holds a record per problem and ``costs.json`` their
+    time and memory. Everything else in the folder is computed from these three files.
+
+    ``records`` are the stored records, in order. ``costs`` are the ``seconds`` and ``peak_bytes``, by kind,
+    over all starts of the run. ``notes`` holds a line for each observation on opening. ``samples.jsonl``
+    itself is locked (flock), so a dead process leaves no lock. ``locked`` is False where the filesystem has
+    no locks.
+
+    Args:
+        folder: The folder.
+        config: The run's configuration as plain data.
+        fresh: Whether to start over.
+        command: Its command line.
+        choices: The name of each group's choice.
+        about: Further entries of the manifest (model, device).
+
+    Raises:
+        UserError: If the folder cannot be written, is in use by another process, or holds results of another
+            configuration or of other weights; if a complete line of ``samples.jsonl`` is not a record; and
+            if a method cannot write.
+
+    Example:
+        >>> with Store(folder, {"seed": 0}) as store:
+        ...     store.append(Record.of(problem, result, grader))
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        config: Mapping[str, object],
+        *,
+        fresh: bool = False,
+        command: str = "",
+        choices: Mapping[str, str] | None = None,
+        about: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder: Path = Path(folder)
+        self.records: list[Record] = []
+        self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
+        self.notes: list[str] = []
+        self._manifest = build_manifest(config, command, choices or {}, about or {})
+        with writing(self.folder, OTHER_FOLDER):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self.locked: bool = (why := lock(self._samples, self.folder)) is None
+            if why is not None:
+                self.notes.append(why)
+            with writing(self.folder):
+                if fresh:
+                    self._start_over()
+                if os.fstat(self._samples).st_size:
+                    self._resume()
+                else:
+                    write_json(self.folder / MANIFEST, self._manifest)
+                    write_json(self.folder / COSTS, self.costs)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_over(self) -> None:
+        os.ftruncate(self._samples, 0)
+        for pattern in DERIVED:
+            for path in self.folder.glob(pattern):
+                path.unlink()
+
+    def _resume(self) -> None:
+        """Check that the run is the same and read its records; remove a torn last line."""
+        old, path = read_json(self.folder / MANIFEST, START_OVER), self.folder / SAMPLES
+        check_same_run(old, self._manifest, self.folder)
+        self.costs = read_json(self.folder / COSTS, START_OVER)
+        self.records = list(read_records(self.folder))
+        lines = path.read_bytes()
+        if twice := lines.count(b"\n") - len(self.records):
+            self.notes.append(f"{path}: {twice} of its lines repeat a problem; the first one counts")
+        whole = lines.rfind(b"\n") + 1
+        if whole < len(lines):
+            os.ftruncate(self._samples, whole)
+            self.notes.append(f"{path}: dropped a last line that a crash cut off; that problem runs again")
+        if changes := environment_changes(old, self._manifest):
+            self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
+
+    def append(self, record: Record) -> None:
+        """Write a problem's record and wait until it is on the disk."""
+        # A row of Parquet or the hub may hold dates, decimals or pictures: ``default``.
+        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
+        with writing(self.folder):
+            while line:
+                line = line[os.write(self._samples, line) :]
+            os.fsync(self._samples)
+
+    def add_costs(self, seconds: Mapping[str, float], peaks: Mapping[str, int]) -> None:
+        """Add the seconds by kind since the last call, and update the peaks of memory."""
+        for name, values, combine in (("seconds", seconds, sum), ("peak_bytes", peaks, max)):
+            for kind, value in values.items():
+                self.costs[name][kind] = combine((self.costs[name].get(kind, 0), value))
+        write_json(self.folder / COSTS, self.costs)
+
+    def update_config(self) -> None:
+        """Write the command and the configuration of the results into the manifest.
+
+        Keys that change no problem's result, such as ``limit``, may have had other values at the first start.
+        """
+        changed = {name: self._manifest[name] for name in ("command", "choices", "config")}
+        write_json(self.folder / MANIFEST, read_json(self.folder / MANIFEST) | changed)
+
+    def close(self) -> None:
+        """Release the folder."""
+        os.close(self._samples)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -10,27 +10,41 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.engine.completions import StoreFile
-from soft_reasoning.judge.final import FinalAnswer
+from soft_reasoning.configuration.context import (
+    SecondModels,
+    build_context,
+    build_engine,
+    build_method,
+    check_fits,
+    check_problems,
+    check_wording,
+)
+from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.completions import StoreFile, replaying
+from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.lab.runs.files import (
     GRADES,
     MANIFEST,
     RESULTS,
+    SAMPLES,
     read_json,
     write_json,
     write_text,
 )
 from soft_reasoning.lab.runs.grading import final_rule, grade
+from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
-from soft_reasoning.lab.runs.records import Graded, Record, read_records
-from soft_reasoning.lab.runs.signals import check_signals
-from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.lab.runs.records import START_OVER, Graded, Record, Store, read_records
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock
-from soft_reasoning.schedule.method import Method
+from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
-from soft_reasoning.types import Problem, Result, Usage, UserError
+from soft_reasoning.schedule.scheduler import MAX_LIVE, drive
+from soft_reasoning.types import Problem, Result, UserError
+
+ENGINE = ("model", "device", "batch_invariant", "layout", "independent")
+"""The manifest's entries that a solver states."""
 
 
 class Solver(Protocol):
@@ -40,7 +54,6 @@ class Solver(Protocol):
     """
 
     about: Mapping[str, Any]
-    grader: AnswerGrader
 
     def solve(
         self,
@@ -85,6 +98,75 @@ class Launcher(Protocol):
         ...
 
 
+class LocalSolver:
+    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
+
+    def __init__(self, method: Method, context: Context, max_live: int = MAX_LIVE) -> None:
+        self.method, self.context, self.max_live = method, context, max_live
+        self.about: Mapping[str, Any] = {
+            **describe_engine(context.engine),
+            "loaded": describe_loaded(context.engine),
+            "layout": context.prompts.layout,
+            "independent": bool(getattr(method, "independent", False)),
+        }
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        """As ``Solver.solve``."""
+        with replaying(completions, self.context.engines):
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, watch=watch
+            )
+
+    def peaks(self) -> Mapping[str, int]:
+        return dict(self.context.engine.peak_bytes)
+
+
+class LocalLauncher:
+    """Loads an engine and keeps it until a configuration needs another engine."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._settings: Any = None
+        self._models = SecondModels()
+
+    def start(
+        self,
+        config: Mapping[str, Any],
+        problems: Sequence[Problem],
+        exemplars: Sequence[Exemplar] = (),
+        method: Method | None = None,
+    ) -> LocalSolver:
+        """As ``Launcher.start``."""
+        method, settings = method or build_method(config), config["engine"]
+        check_wording(config["prompt"], method)
+        if self._engine is None or self._settings != settings:
+            self._close_engine()
+            self._engine, self._settings = build_engine(config), settings
+        else:
+            self._engine.begin_run()
+        self._models.begin_run()
+        context = build_context(config, self._engine, exemplars, self._models, method)
+        check_fits(method, context)
+        check_problems(problems, context)
+        return LocalSolver(method, context, config["max_live"])
+
+    def close(self) -> None:
+        """Release all models."""
+        self._close_engine()
+        self._models.close()
+
+    def _close_engine(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
 @dataclass(frozen=True)
 class Summary:
     """A finished run: its folder and its metrics (as in ``results.json``)."""
@@ -95,12 +177,13 @@ class Summary:
 
 def run(
     problems: Iterable[Problem],
-    solver: Solver,
+    start: Callable[[], Solver],
+    grader: AnswerGrader,
     folder: str | Path,
     config: Mapping[str, Any],
     *,
-    words: Sequence[str] = (),
-    chosen: Mapping[str, str] | None = None,
+    command: str = "",
+    choices: Mapping[str, str] | None = None,
     fresh: bool = False,
     progress: bool = True,
     tracker: Tracker | None = None,
@@ -113,114 +196,119 @@ def run(
 
     Args:
         problems: The problems, with distinct ids.
-        solver: Solves the problems.
+        start: Starts the solver; not called if the folder holds a record of every problem.
+        grader: Grades answers.
         folder: The run's folder.
         config: The configuration as plain data.
-        words: The options of the run's command.
-        chosen: The name of each group's choice, by which tables distinguish runs.
+        command: The run's command line, for its manifest.
+        choices: The name of each group's choice, by which tables distinguish runs.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.
         report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
 
     Raises:
-        UserError: If ``Store``, ``solver`` or ``tracker`` raises it, if there are no problems, or if
+        UserError: If ``Store``, the solver or ``tracker`` raises it, if there are no problems, or if
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
-    problems = list(problems)
+    problems, folder = list(problems), Path(folder)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    display, final = Progress(len(problems), enabled=progress), final_rule(config)
+    solver = None if not fresh and holds_all(folder, problems) else start()
+    about = describe_stored(folder) if solver is None else solver.about
+    display, final, rows = Progress(len(problems), enabled=progress), final_rule(config), list[Graded]()
 
-    def watch(written: Sequence[int]) -> None:
-        check_signals()
-        display.work(written)
+    def count(record: Record) -> None:
+        rows.append(row := grade(record, grader, final))
+        used = row.usage.values()
+        display.count(
+            sum(counts["generated_tokens"] for counts in used),
+            read=row.answer is not None,
+            correct=row.correct,
+            covered=row.covered,
+            replayed=sum(counts["replayed_tokens"] for counts in used),
+        )
 
     with (
-        Store(folder, config, words=words, chosen=chosen, fresh=fresh, about=solver.about) as store,
-        follow_run(tracker, store.folder, config, display.say) as log,
+        Store(folder, config, fresh=fresh, command=command, choices=choices, about=about) as store,
+        follow_run(tracker, folder, config, display.say) as log,
     ):
-        for note in ([solver.about["loaded"]] if progress and "loaded" in solver.about else []) + store.notes:
+        for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
             display.say(note)
-        rows = _grade(store.records, solver.grader, final)
         check_stored(store, problems)
-        for row in rows:
-            _count(row, display)
+        for record in store.records:
+            count(record)
         if display.done:
-            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
-        done = {row.id for row in rows}
-        todo = [problem for problem in problems if problem.id not in done]
-        own = store.folder if store.locked else None  # SQLite needs locks
-        completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
-        if todo and completions is not None and completions.path.exists():
-            display.say(f"completions that are stored in {completions.path} are not generated again")
+            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
+        solved = () if solver is None else _solve(problems, solver, grader, store, config, display)
         try:
             with display:
-                for row in _solve(todo, solver, store, completions, final, watch) if todo else ():
-                    rows.append(row)
-                    _count(row, display)
+                for record in solved:
+                    count(record)
                     display.show()
                     log(display.figures(), display.done)
         except BaseException:
             if display.done:
-                stored = f"{display.done} of {len(problems)} problems are stored in {store.folder}"
+                stored = f"{display.done} of {len(problems)} problems are stored in {folder}"
                 display.say(f"stopped: {stored}; the same command continues")
             raise
-        metrics = _measure(rows, solver.grader, store.costs, solver.about)
+        metrics = _measure(rows, grader, store.costs, about)
         store.update_config()
-        write_results(store.folder, metrics, rows)
-        for note in report(store.folder) if report is not None else ():
+        write_results(folder, metrics, rows)
+        for note in report(folder) if report is not None else ():
             display.say(note)
-    return Summary(store.folder, metrics)
-
-
-def _grade(records: Iterable[Record], grader: AnswerGrader, final: FinalAnswer | None) -> list[Graded]:
-    rows: list[Graded] = []
-    for record in records:
-        rows.append(grade(record, grader, final))
-        check_signals()
-    return rows
-
-
-def _count(row: Graded, display: Progress) -> None:
-    usage = sum(row.usage.values(), Usage())
-    display.count(
-        usage.generated_tokens,
-        read=row.problem.answer is not None,
-        correct=row.problem.correct,
-        covered=row.problem.covered,
-        replayed=usage.replayed_tokens,
-    )
-
-
-def _measure(
-    rows: Sequence[Graded], grader: AnswerGrader, costs: Mapping[str, Any], about: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the metrics of a run, with the grader's settings."""
-    metrics = measure(rows, costs=costs, rate=about.get("flops"), independent=about.get("independent", False))
-    values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
-    plain = {key: value for key, value in values.items() if isinstance(value, str | float | int | None)}
-    return metrics | {"grader": {"name": grader.name, **plain}}
+    return Summary(folder, metrics)
 
 
 def _solve(
     problems: Iterable[Problem],
     solver: Solver,
+    grader: AnswerGrader,
     store: Store,
-    completions: StoreFile | None,
-    final: FinalAnswer | None,
-    watch: Callable[[Sequence[int]], None],
-) -> Iterator[Graded]:
-    """Solve ``problems`` and yield each graded problem when its record is on the disk."""
+    config: Mapping[str, Any],
+    display: Progress,
+) -> Iterator[Record]:
+    """Solve the problems that are not stored, and yield each record when it is on the disk."""
+    own = store.folder if store.locked else None  # SQLite needs locks
+    completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
+    if completions is not None and completions.path.exists():
+        display.say(f"completions that are stored in {completions.path} are not generated again")
+    stored = {record.problem.id for record in store.records}
+    todo = [problem for problem in problems if problem.id not in stored]
     clock, last = Clock(), perf_counter()
-    for problem, result in solver.solve(problems, clock, completions, watch):
-        record = Record.of(problem, result, solver.grader)
+    for problem, result in solver.solve(todo, clock, completions, display.work):
+        record = Record.of(problem, result, grader)
         with clock.measure("store"):
             store.append(record)
         time = perf_counter()
         store.add_costs(clock.taken() | {"total": time - last}, solver.peaks())
         last = time
-        yield grade(record, solver.grader, final)
+        yield record
+
+
+def holds_all(folder: Path, problems: Iterable[Problem]) -> bool:
+    """Whether ``folder`` holds a record of each problem.
+
+    Raises:
+        UserError: If it holds damaged files.
+    """
+    if not (folder / SAMPLES).is_file():
+        return False
+    stored = {record.problem.id for record in read_records(folder)}
+    return stored >= {problem.id for problem in problems}
+
+
+def describe_stored(folder: Path) -> dict[str, Any]:
+    """Return what the solver of the run in ``folder`` stated, from its manifest.
+
+    The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
+    """
+    manifest = read_json(folder / MANIFEST)
+    about = {name: manifest[name] for name in ENGINE if name in manifest}
+    model = about.get("model") or {}
+    if model.get("weights"):
+        model["weights"] = weights_fingerprint(model["path"], None)
+    return about
 
 
 def check_stored(store: Store, problems: Sequence[Problem]) -> None:
@@ -230,28 +318,37 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
         UserError: If a stored problem is not among them, or has changed.
     """
     by_id = {problem.id: problem for problem in problems}
-    fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
     for stored in (record.problem for record in store.records):
         problem = by_id.get(stored.id)
         if problem is None:
             raise UserError(
                 f"{store.folder} holds problem {stored.name}, which this run does not have; raise "
-                f"limit, {fix}"
+                f"limit, {START_OVER}"
             )
         parts = {"question": "question", "answer_type": "answer type", "gold": "reference answer"}
         changed = [part for name, part in parts.items() if getattr(stored, name) != getattr(problem, name)]
         if changed:
             raise UserError(
                 f"{store.folder} holds problem {stored.name} with another {' and '.join(changed)}; "
-                f"restore the data, {fix}"
+                f"restore the data, {START_OVER}"
             )
 
 
+def _measure(
+    rows: Sequence[Graded], grader: AnswerGrader, costs: Mapping[str, Any], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the metrics of a run, with the grader's settings."""
+    metrics = measure(rows, costs=costs, independent=about.get("independent", False))
+    values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
+    plain = {key: value for key, value in values.items() if isinstance(value, str | float | int | None)}
+    return metrics | {"grader": {"name": grader.name, **plain}}
+
+
 def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
-    """Write the metrics of a run, and each problem's outcome by its id."""
+    """Write the metrics of a run, and its graded problems by their ids."""
     write_json(folder / RESULTS, metrics)
-    outcomes = {row.id: asdict(row.outcome) for row in rows}
-    lines = [f"{json.dumps(name)}: {json.dumps(outcomes[name])}" for name in sorted(outcomes)]
+    graded = {row.id: asdict(row) for row in rows}
+    lines = [f"{json.dumps(name)}: {json.dumps(graded[name])}" for name in sorted(graded)]
     write_text(folder / GRADES, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -266,8 +363,8 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest, ids, results = (read_json(folder / name) for name in (MANIFEST, GRADES, RESULTS))
-    final = final_rule(manifest["config"])
-    rows = _grade([record for record in read_records(folder) if record.problem.id in ids], grader, final)
+    records, final = read_records(folder), final_rule(manifest["config"])
+    rows = [grade(record, grader, final) for record in records if record.problem.id in ids]
     metrics = _measure(rows, grader, results, manifest)
     write_results(folder, metrics, rows)
     return metrics

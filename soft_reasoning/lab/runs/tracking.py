@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,134 +18,65 @@ from soft_reasoning.lab.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
 
+@dataclass(frozen=True)
 class Tracker:
-    """Follows a run through a tracker of accelerate, which a subclass starts.
+    """Follows runs with the library ``name``; the report's files go to W&B and MLflow.
 
-    Raises:
-        UserError: If the library ``name`` or accelerate is not installed.
+    Args:
+        name: ``tensorboard`` (event files in the run's folder), ``wandb`` or ``mlflow``.
+        project: W&B's project.
+        entity: W&B's team or user; None is the account's default.
+        mode: W&B's ``online``, ``offline`` or ``disabled``; None is the environment variable WANDB_MODE.
+        tags: W&B's tags of every run.
+        uri: MLflow's tracking server or database, such as ``sqlite:///mlflow.db``; None is its default.
+        experiment: MLflow's experiment, which is created if it does not exist.
     """
 
     name: str
+    project: str = "soft_reasoning"
+    entity: str | None = None
+    mode: str | None = None
+    tags: Sequence[str] = ()
+    uri: str | None = None
+    experiment: str = "soft_reasoning"
 
-    def __init__(self) -> None:
-        try:
-            importlib.import_module(self.name)
-            self.trackers: Any = importlib.import_module("accelerate.tracking")
-        except ImportError as error:
-            raise UserError(
-                f"logging={self.name}: expected {self.name} and accelerate, which cannot be imported "
-                f"({error}): pip install 'soft-reasoning[{self.name}]', or leave logging out"
-            ) from error
-        importlib.import_module("accelerate").PartialState()  # needed by accelerate's log
+    def begin(self, folder: Path, config: Mapping[str, Any]) -> tuple[Any, Callable[[str], object]]:
+        """Begin to follow the run in ``folder``.
 
-    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
-        """Start to follow the run in ``folder``; return its ``accelerate.tracking.GeneralTracker``."""
-        raise NotImplementedError
+        Returns:
+            An ``accelerate.tracking.GeneralTracker``, and a function that saves a file with the run.
+        """
+        from accelerate import PartialState, tracking
 
-    def log(self, run: Any, figures: Mapping[str, float], step: int) -> None:
-        """Log figures of the first ``step`` problems."""
-        run.log(dict(figures), step)
+        PartialState()  # needed by accelerate's log
+        place = {"name": folder.name, "group": folder.parent.name}
+        if self.name == "wandb":
+            from wandb import Settings
 
-    def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        """End the run: finished, with the ``files`` of its report, or interrupted (None)."""
-        run.finish()
+            quiet = Settings(console="off")  # standard output is for results
+            account = {"entity": self.entity, "mode": self.mode, "tags": self.tags}
+            run = tracking.WandBTracker(self.project, dir=str(folder), settings=quiet, **place, **account)
+            run.start()
+            run.store_init_configuration(dict(config))
+            return run, partial(run.tracker.save, base_path=str(folder), policy="now")
+        if self.name == "mlflow":
+            from mlflow import set_tracking_uri
 
-
-class TensorBoard(Tracker):
-    """Writes event files into ``tensorboard`` in the run's folder: figures and the configuration."""
-
-    name = "tensorboard"
-
-    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
-        run = self.trackers.TensorBoardTracker(self.name, folder, flush_secs=10)
+            if self.uri is not None:
+                set_tracking_uri(self.uri)
+            run = tracking.MLflowTracker(self.experiment, run_name=folder.name, tags=place)
+            run.start()
+            run.store_init_configuration(result_keys(config))
+            return run, run.log_artifact
+        run = tracking.TensorBoardTracker(self.name, folder, flush_secs=10)
         run.start()
         run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, 0)
-        return run
-
-
-class WeightsAndBiases(Tracker):
-    """Logs to Weights & Biases, with the report's files.
-
-    Args:
-        project: The project.
-        entity: The team or user; None is the account's default.
-        mode: ``online``, ``offline`` (``wandb sync`` uploads later) or ``disabled``; None is the environment
-            variable WANDB_MODE, else online.
-        tags: Tags of every run.
-    """
-
-    name = "wandb"
-
-    def __init__(
-        self,
-        project: str = "soft_reasoning",
-        entity: str | None = None,
-        mode: str | None = None,
-        tags: Sequence[str] = (),
-    ) -> None:
-        super().__init__()
-        self._project, self._options = project, {"entity": entity, "mode": mode, "tags": tags}
-
-    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
-        import wandb
-
-        run = self.trackers.WandBTracker(
-            self._project,
-            **self._options,
-            dir=str(folder),
-            name=folder.name,
-            group=folder.parent.name,
-            settings=wandb.Settings(console="off"),  # standard output is for results
-        )
-        run.start()
-        run.store_init_configuration(dict(config))
-        return run
-
-    def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        for file in files or ():
-            run.tracker.save(str(file), base_path=str(file.parent), policy="now")
-        run.tracker.finish(exit_code=int(files is None))
-
-
-class MLflow(Tracker):
-    """Logs to an MLflow server or to a database on this machine; the report's files become artifacts.
-
-    Parameters are the values that results depend on.
-
-    Args:
-        uri: The tracking server or database, such as ``sqlite:///mlflow.db``; None is MLflow's default (the
-            environment variable MLFLOW_TRACKING_URI, else a database in the current folder).
-        experiment: The experiment's name, which is created if it does not exist.
-    """
-
-    name = "mlflow"
-
-    def __init__(self, uri: str | None = None, experiment: str = "soft_reasoning") -> None:
-        super().__init__()
-        self._uri, self._experiment = uri, experiment
-
-    def begin(self, folder: Path, config: Mapping[str, object]) -> Any:
-        import mlflow
-
-        if self._uri is not None:
-            mlflow.set_tracking_uri(self._uri)
-        tags = {"group": folder.parent.name, "folder": str(folder)}
-        run = self.trackers.MLflowTracker(self._experiment, run_name=folder.name, tags=tags)
-        run.start()
-        run.store_init_configuration(result_keys(config))
-        return run
-
-    def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        import mlflow
-
-        for file in files or ():
-            run.log_artifact(str(file))
-        mlflow.end_run("KILLED" if files is None else "FINISHED")
+        return run, lambda file: None
 
 
 @contextmanager
 def follow_run(
-    tracker: Tracker | None, folder: Path, config: Mapping[str, object], say: Callable[[str], None]
+    tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
 ) -> Generator[Callable[[Mapping[str, float], int], None]]:
     """Follow the run in ``folder`` with ``tracker``; yield a function that logs figures at a step.
 
@@ -157,38 +89,37 @@ def follow_run(
     if tracker is None:
         yield lambda figures, step: None
         return
-    folder = folder.absolute()
+    folder, following = folder.absolute(), True
     try:
-        run = tracker.begin(folder, config)
+        run, save = tracker.begin(folder, config)
     except Exception as error:  # the libraries share no base class
         raise UserError(
             f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:300]}; change its options"
+            f"{' '.join(str(error).split())[:300]}; pip install 'soft-reasoning[{tracker.name}]', or change "
+            "its options"
         ) from error
 
-    def guarded(call: Callable[..., Any], *values: Any) -> None:
-        nonlocal run
+    def attempt(call: Callable[..., object], *values: object) -> None:
+        nonlocal following
         try:
-            if run is not None:
-                call(run, *values)
+            if following:
+                call(*values)
         except Exception as error:  # a lost server, for example, must not end the run
-            lost, run = run, None
+            following = False
             say(f"logging={tracker.name} ended: {type(error).__name__}: {error}")
-            with suppress(Exception):  # a run that stays active would keep the next one from its start
-                tracker.end(lost, None)
 
     try:
-        yield lambda figures, step: guarded(tracker.log, figures, step)
-    except BaseException:
-        guarded(tracker.end, None)
-        raise
-    metrics = read_json(folder / RESULTS)
-    numbers = {
-        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow rejects other characters
-        for name, value in flatten(metrics).items()
-        if finite(value)
-    }
-    paths = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-    files = [path for path in paths if path.is_file()] + sorted(folder.glob("*.svg"))
-    guarded(tracker.log, numbers, metrics["problems"])
-    guarded(tracker.end, files)
+        yield lambda figures, step: attempt(run.log, dict(figures), step)
+        metrics = read_json(folder / RESULTS)
+        numbers = {
+            "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow rejects other characters
+            for name, value in flatten(metrics).items()
+            if finite(value)
+        }
+        attempt(run.log, numbers, metrics["problems"])
+        paths = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
+        for path in [*filter(Path.is_file, paths), *sorted(folder.glob("*.svg"))]:
+            attempt(save, str(path))
+    finally:
+        with suppress(Exception):  # a run that stays active would keep the next one from its start
+            run.finish()

@@ -12,7 +12,7 @@ from soft_reasoning.configuration.parts import make
 from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
 from soft_reasoning.judge.programs.writing import code_of
 from soft_reasoning.judge.verifier import Verdict
-from soft_reasoning.lab.runs import local
+from soft_reasoning.lab.runs import runner
 from soft_reasoning.lab.runs.grading import read_answers
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.schedule.scheduler import drive
@@ -192,14 +192,14 @@ def test_rounds_reuse_the_programs():
 
 @pytest.mark.parametrize("prompt", ["boolean", "any", "code", "json", "demo"])
 def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(prompt, monkeypatch):
-    monkeypatch.setattr(local, "build_engine", None)  # calling it fails
+    monkeypatch.setattr(runner, "build_engine", None)  # calling it fails
     monkeypatch.setattr(reasoner, "build_engine", None)
     expected = "programs: expected questions that a program can compute, got a p"
     for option, name in (("verifier", "program"), ("method", "program"), ("method", "mixed_consistency")):
         searched = ["method=soft_reasoning"] if option == "verifier" else []
         config = compose_config([f"prompt={prompt}", f"{option}={name}", *searched])
         with pytest.raises(UserError, match=expected):
-            local.LocalLauncher().start(config, [PROBLEM])
+            runner.LocalLauncher().start(config, [PROBLEM])
         if prompt != "any":  # whose questions may name a number as their type of answer
             with pytest.raises(UserError, match=expected):
                 SoftReasoner.from_pretrained("demo", prompt=prompt, **{option: name})

@@ -5,7 +5,8 @@ import json
 from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_method
-from soft_reasoning.lab.reports.viewer.page import columns_of
+from soft_reasoning.judge.final import stored_verdicts
+from soft_reasoning.lab.reports.page import rounds_of
 from soft_reasoning.lab.runs.grading import grade, read_answers
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.solution import Solution
@@ -28,10 +29,10 @@ def test_a_verifier_s_programs_are_explained_and_stored():
     text = solution.explain()
     assert f"  verifier:\n    def solution():\n    {RIGHT}\n    Answer: 15" in text
     assert "    Error: ZeroDivisionError: division by zero\n    Answer: no answer" in text
-    stored = record.rounds[0].verdict
+    [stored] = stored_verdicts(record.result.trace)
     assert stored.answers == ("15", None) and "return 7 / 0" in stored.texts[1]
-    [column] = columns_of(record, grade(record, Grader()).outcome)
-    assert column.traced.verdict == stored and column.right == (True, False)
+    [shown_round] = rounds_of(record, grade(record, Grader()))
+    assert shown_round["verdict"] == stored and shown_round["rights"] == [True, False]
 
 
 def test_a_program_that_answers_alone_is_the_text():
@@ -42,7 +43,7 @@ def test_a_program_that_answers_alone_is_the_text():
 def test_records_of_programs_are_graded_and_read_again():
     for options in (["method=program_consistency", "k=2"], ["method=mixed_consistency"], BEST):
         _, record = shown(*options)
-        assert grade(record, Grader()).problem.correct is True
+        assert grade(record, Grader()).correct is True
         for grader in (Grader(), Grader(extraction="strict")):
             answer, answers = read_answers(record, grader)
             assert answer == "15" and answers == [c.answer for c in record.result.candidates]

@@ -11,7 +11,7 @@ from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
-from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.lab.runs.records import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.lab.reports.viewed import page_of
 from tests.lab.runs.world import stored
@@ -49,8 +49,8 @@ def finished(
         result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
         results.append((Problem(f"p{i}", "q", gold), result))
     independent = method in ("self_consistency", "fire")
-    costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
-    stored(folder, config, results, **costs, independent=independent)
+    seconds = {"engine": 3.0, "total": 4.0}
+    stored(folder, config, results, seconds=seconds, independent=independent)
     assert write_report(folder) == []
     return folder
 
@@ -167,8 +167,6 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     raw = [paired_permutation(zeros, ones), paired_permutation([0] * 5, [1] * 5)]
     assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
     assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
-    assert [row["flops"] for row in (cot, sc, sr)] == [500, 900, 2400]  # 4 + tokens positions
-    assert [row[cost.columns.index("operations")] for row in cost.rows] == ["5e+02", "9e+02", "2.4e+03"]
     for table in (quality, cost):
         assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
     assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out

@@ -1,10 +1,10 @@
 """A sweep's tables: rows in order, draws averaged, bold only beyond a paired interval."""
 
 import pytest
+from soft_reasoning.lab.reports.sweep import GAIN, rounds_table, sweep_table
 
 from soft_reasoning.lab.reports.comparison import build_notes, build_tables
 from soft_reasoning.lab.reports.frame import named_reference
-from soft_reasoning.lab.reports.sweep import GAIN, rounds_table, sweep_table
 from soft_reasoning.types import UserError
 from tests.lab.reports.sweeps import finished, settings
 

@@ -6,7 +6,7 @@ from base64 import b64decode
 from gzip import decompress
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.lab.reports.viewer.page import write_page
+from soft_reasoning.lab.reports.page import write_page
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import read_outcomes
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -78,5 +78,5 @@ def write_all(folder):
 def page_of(folder):
     """The text of a page, and the articles of its problems, read as the page reads them."""
     text = (folder / "report.html").read_text(encoding="utf-8")
-    shards = re.findall(r'<script type="text/plain" class="shard" data-size="\d+">([^<]*)</script>', text)
-    return text, [article for shard in shards for article in json.loads(decompress(b64decode(shard)))]
+    packed = re.findall(r'data-article="([^"]*)"', text)
+    return text, [json.loads(decompress(b64decode(article))) for article in packed]

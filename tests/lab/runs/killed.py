@@ -9,9 +9,7 @@ from soft_reasoning.cli.compose import compose_config, plain
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.completions import CompletionStore
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.lab.runs.local import Local
-from soft_reasoning.lab.runs.runner import run
-from tests.lab.runs.world import problems
+from tests.lab.runs.world import problems, solve
 
 KILLED = {
     "step": (FakeEngine, "advance", True),  # at the beginning of a step
@@ -41,7 +39,7 @@ def kill_at(place, number):
 def main(folder, options, count=8, fresh=False):
     config = compose_config(["engine=fake", "max_new_tokens=30", "stopping=improvement", *options])
     method, context = build_method(config), build_context(config, build_engine(config))
-    run(problems(count), Local(method, context, 4), folder, plain(config), fresh=fresh, progress=False)
+    solve(problems(count), method, context, folder, plain(config), max_live=4, fresh=fresh)
 
 
 if __name__ == "__main__":

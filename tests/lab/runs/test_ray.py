@@ -7,17 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.cli.run import run_one
-from soft_reasoning.lab.runs.local import LocalLauncher
 from soft_reasoning.lab.runs.ray import RayLauncher
 from soft_reasoning.lab.runs.records import read_records
-from soft_reasoning.lab.runs.runner import run
+from soft_reasoning.lab.runs.runner import LocalLauncher, run
 from soft_reasoning.types import Problem, UserError
 from tests.lab.runs.world import OPTIONS, problems, without_replays
 
@@ -39,9 +40,9 @@ def address():
 
 def solve(launcher, config, folder, count=COUNT):
     """Run ``count`` problems into ``folder``; its records as text, by problem, and the metrics."""
-    solver = launcher.start(config, problems(count))
     plain = OmegaConf.to_container(config, resolve=True)
-    summary = run(problems(count), solver, folder, plain, progress=False)
+    start = partial(launcher.start, plain, problems(count))
+    summary = run(problems(count), start, Grader(), folder, plain, progress=False)
     return records(folder), summary.metrics
 
 

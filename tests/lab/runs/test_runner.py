@@ -12,17 +12,17 @@ from unittest.mock import Mock
 import pytest
 from omegaconf import OmegaConf
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
-from soft_reasoning.lab.runs.local import Local, LocalLauncher
 from soft_reasoning.lab.runs.records import read_records
-from soft_reasoning.lab.runs.runner import run
+from soft_reasoning.lab.runs.runner import LocalLauncher, run
 from soft_reasoning.schedule.job import Clock, ProblemError
 from soft_reasoning.types import Problem, Result, UserError
-from tests.lab.runs.world import OPTIONS, parts, problems, without_replays
+from tests.lab.runs.world import OPTIONS, parts, problems, solve, without_replays
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,14 +37,7 @@ def whole(world, tmp_path_factory):
     """The folder of an undisturbed run of 12 problems."""
     method, context, config = world
     folder = tmp_path_factory.mktemp("whole")
-    run(
-        problems(12),
-        Local(method, context),
-        folder,
-        config,
-        progress=False,
-        report=write_report,
-    )
+    solve(problems(12), method, context, folder, config, report=write_report)
     return folder
 
 
@@ -71,7 +64,7 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
 def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
     config = compose_config(["method=cot", "max_new_tokens=5"])
     launcher, plain = LocalLauncher(), OmegaConf.to_container(config, resolve=True)
-    run(problems(1), launcher.start(config, problems(1)), tmp_path, plain)
+    run(problems(1), lambda: launcher.start(plain, problems(1)), Grader(), tmp_path, plain)
     launcher.close()
     first = capsys.readouterr().err.splitlines()[0]
     assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
@@ -96,7 +89,7 @@ def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path,
         "soft_reasoning.lab.runs.files.fcntl.flock", Mock(side_effect=OSError(38, "No locks"))
     )
     cache = str(tmp_path / cache) if cache == "elsewhere" else cache
-    finished = run(problems(2), Local(method, context), tmp_path / "run", config | {"cache": cache})
+    finished = solve(problems(2), method, context, tmp_path / "run", config | {"cache": cache})
     assert finished.metrics["problems"] == 2 and not list((tmp_path / "run").glob("*.sqlite"))
     assert "cannot be locked (No locks)" in capsys.readouterr().err
     assert (tmp_path / "elsewhere").exists() == ("elsewhere" in cache)
@@ -105,7 +98,7 @@ def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path,
 @pytest.mark.parametrize("max_live", [1, 64])
 def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
     method, context, config = world
-    run(problems(12)[::-1], Local(method, context, max_live), tmp_path, config, progress=False)
+    solve(problems(12)[::-1], method, context, tmp_path, config, max_live=max_live)
     assert kept(tmp_path) == kept(whole)
 
 
@@ -117,7 +110,7 @@ def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
     assert 0 < before.count(b"\n") < 12
 
     method, context, config = world
-    run(problems(12), Local(method, context), tmp_path, config, progress=False)
+    solve(problems(12), method, context, tmp_path, config)
     assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
     assert kept(tmp_path) == kept(whole)
     assert "problems are done; continuing" in capsys.readouterr().err
@@ -128,7 +121,7 @@ def test_a_finished_run_is_measured_again_without_model_work(world, whole, monke
     monkeypatch.setattr(type(context.engine), "add", None)
     before = (whole / "samples.jsonl").read_bytes()
     metrics = json.loads((whole / "results.json").read_text())
-    summary = run(problems(12), Local(method, context), whole, config, progress=False)
+    summary = solve(problems(12), method, context, whole, config)
     assert (whole / "samples.jsonl").read_bytes() == before
     assert summary.metrics == metrics
 
@@ -136,7 +129,7 @@ def test_a_finished_run_is_measured_again_without_model_work(world, whole, monke
 def test_more_problems_continue_and_fewer_are_refused(tmp_path):
     def go(limit):
         method, context, config = parts(f"limit={limit}")
-        return run(problems(limit), Local(method, context), tmp_path, config, progress=False)
+        return solve(problems(limit), method, context, tmp_path, config)
 
     go(2)
     assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
@@ -157,9 +150,9 @@ def test_changed_data_and_changed_config_are_refused(world, whole, change, what)
     method, context, config = world
     first, *others = problems(12)
     with pytest.raises(UserError, match=rf"problem p0 with another {what}; restore the data.*fresh=true"):
-        run([replace(first, **change), *others], Local(method, context), whole, config, progress=False)
+        solve([replace(first, **change), *others], method, context, whole, config)
     with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
-        run(problems(12), Local(method, context), whole, config | {"seed": 1}, progress=False)
+        solve(problems(12), method, context, whole, config | {"seed": 1})
     assert len(kept(whole)) == 12
 
 
@@ -184,17 +177,17 @@ class FailsAt:
 def test_what_is_finished_survives(world, tmp_path, capsys, error, seen):
     _, context, config = world
     with pytest.raises(seen):
-        run(problems(5), Local(FailsAt("p3", error), context, 1), tmp_path, config, progress=False)
+        solve(problems(5), FailsAt("p3", error), context, tmp_path, config, max_live=1)
     assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
     assert "stopped: 3 of 5 problems are stored" in capsys.readouterr().err
-    run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
+    solve(problems(5), FailsAt("none", error), context, tmp_path, config)
     assert len(kept(tmp_path)) == 5
 
 
 def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
     method, context, config = world
     questions = [Problem("mine", "How many pens?", None)]
-    summary = run(questions, Local(method, context), tmp_path, config, progress=False)
+    summary = solve(questions, method, context, tmp_path, config)
     [record] = read_records(tmp_path)
     assert record.exact_match is None and record.result.answer is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None

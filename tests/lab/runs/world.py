@@ -11,11 +11,9 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.grading import final_rule, grade
-from soft_reasoning.lab.runs.local import Local
 from soft_reasoning.lab.runs.metrics import measure
-from soft_reasoning.lab.runs.records import Record
-from soft_reasoning.lab.runs.runner import run, write_results
-from soft_reasoning.lab.runs.store import Store
+from soft_reasoning.lab.runs.records import Record, Store
+from soft_reasoning.lab.runs.runner import LocalSolver, run, write_results
 from soft_reasoning.types import Problem
 
 LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
@@ -36,6 +34,15 @@ def parts(*overrides):
     config = compose_config([*OPTIONS, *overrides])
     plain = OmegaConf.to_container(config, resolve=True)
     return build_method(config), build_context(config, build_engine(config)), plain
+
+
+def solve(problems, method, context, folder, config, *, max_live=64, **more):
+    """Run ``problems`` into ``folder`` in this process."""
+
+    def start():
+        return LocalSolver(method, context, max_live)
+
+    return run(problems, start, context.grader, folder, config, **{"progress": False, **more})
 
 
 def without_replays(record):
@@ -76,7 +83,7 @@ def main(folder, count, max_live, calls):
 
     FakeEngine.add = dying
     method, context, config = parts()
-    run(problems(count), Local(method, context, max_live), folder, config)
+    solve(problems(count), method, context, folder, config, max_live=max_live)
 
 
 if __name__ == "__main__":

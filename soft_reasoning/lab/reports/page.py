@@ -1,0 +1,176 @@
+"""``report.html``: a run as a page that opens from disk: every problem with its rounds, verdicts and votes.
+
+The template renders the list of problems, and each problem as an article. An article is packed in its row of
+the list, and the page unpacks it when the problem is opened, so that a run of thousands opens at once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from soft_reasoning.judge.final import stored_verdicts
+from soft_reasoning.lab.reports.tables import Table
+from soft_reasoning.lab.runs.files import PAGE, write_text
+from soft_reasoning.lab.runs.records import Graded, Record, read_records
+from soft_reasoning.types import Candidate
+
+KINDS = {
+    "right": ("correct", "the final answer is correct"),
+    "lost": ("covered but lost", "the final answer is wrong, but a candidate is correct"),
+    "wrong": ("not covered", "the final answer is wrong, and so is every candidate"),
+    "unparsed": ("unparsed", "no final answer could be read"),
+    "open": ("no gold", "there is no reference answer"),
+}
+"""Label and description of what became of a problem."""
+
+
+def kind_of(graded: Graded) -> str:
+    """Return what became of a problem, a key of ``KINDS``."""
+    if graded.answer is None:
+        return "unparsed"
+    if graded.correct is None:
+        return "open"
+    return "right" if graded.correct else "lost" if graded.covered else "wrong"
+
+
+def facts_of(candidate: Candidate, place: int, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of a candidate by name, as text.
+
+    Args:
+        candidate: The candidate.
+        place: Its place in its round, from 0.
+        entry: The round's entry of the trace.
+    """
+    c, proposal = candidate, entry.get("proposal") or {}
+    mean, sd, delta, first = (
+        _at(values, place)
+        for values in (
+            proposal.get("mean"),
+            proposal.get("sd"),
+            entry.get("deltas"),
+            entry.get("first_tokens"),
+        )
+    )
+    numbers = {
+        "reward": c.reward,
+        "verdict": c.verified,
+        "agreement": None if c.judged == c.verified else c.judged,
+        "coherence": c.coherence,
+        "expected": mean,
+        "deviation": sd,
+        "delta": delta,
+    }
+    facts = {name: f"{value:.3f}" for name, value in numbers.items() if value is not None}
+    if first is not None:
+        facts["first token"] = json.dumps(first, ensure_ascii=False)
+    return facts | {"tokens": f"{c.generated_tokens}{', cut' * c.cut}"}
+
+
+def _at(values: Sequence[Any] | None, place: int) -> Any:
+    """The value of a candidate in a round's ``values``, which may lack it."""
+    return values[place] if values and place < len(values) else None
+
+
+def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
+    """Return the rounds of a problem for the template: cards of candidates, and what the verifier said."""
+    result, first, cards = record.result, dict[str, int](), list[dict[str, Any]]()
+    rows = zip(result.candidates, graded.candidates, strict=True)
+    for number, (candidate, (answer, right)) in enumerate(rows, start=1):
+        same = first.setdefault(candidate.written.strip(), number)
+        earlier = same if same < number else None
+        cards.append(
+            {"number": number, "candidate": candidate, "answer": answer, "right": right, "same": earlier}
+        )
+    traced = zip(result.trace, stored_verdicts(result.trace), graded.verifier, strict=True)
+    entries = {entry.get("round"): (entry, verdict, right) for entry, verdict, right in traced}
+    rounds: list[dict[str, Any]] = []
+    for number, group in groupby(sorted(cards, key=_round), key=_round):
+        entry, verdict, rights = entries.get(number, ({}, None, ()))
+        rounds.append({"number": number, "cards": [*group], "verdict": verdict, "rights": rights})
+        for place, card in enumerate(rounds[-1]["cards"]):
+            soft = _at(entry.get("tokens"), place) or ()
+            card["facts"] = facts_of(card["candidate"], place, entry)
+            card["near"] = [token.get("nearest", []) for token in soft]
+            card["made of"] = [token["weights"] for token in soft if "weights" in token]
+    return rounds
+
+
+def _round(card: Mapping[str, Any]) -> int:
+    return card["candidate"].round
+
+
+def write_page(
+    folder: Path,
+    title: str,
+    manifest: Mapping[str, Any],
+    grader: str,
+    graded: Mapping[str, Graded],
+    tables: Sequence[Table],
+    pictures: Mapping[str, str],
+) -> None:
+    """Write ``report.html`` of the run in ``folder``.
+
+    Args:
+        folder: The run's folder.
+        title: The page's title.
+        manifest: The run's manifest.
+        grader: The name of the grader.
+        graded: The run's graded problems; other problems are left out.
+        tables: The run's tables.
+        pictures: SVG files of the folder by title.
+    """
+    config = manifest["config"]
+
+    def problems() -> Iterator[tuple[Record, Graded, str, list[dict[str, Any]]]]:  # one at a time
+        for record in read_records(folder):
+            if (row := graded.get(record.problem.id)) is not None:
+                yield record, row, kind_of(row), rounds_of(record, row)
+
+    templates = Environment(  # texts of models and data sets are escaped wherever they stand
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update({"pack": pack, "digest": _digest, "data": _data})
+    page = templates.get_template("page.html").render(
+        title=title,
+        about=[
+            f"model {(config.get('model') or {}).get('path', 'unknown')}",
+            f"seed {config.get('seed')}",
+            f"grader {grader}",
+        ],
+        command=manifest["command"],
+        rule=((config.get("method") or {}).get("final") or {}).get("rule"),
+        kinds=KINDS,
+        counts=Counter(map(kind_of, graded.values())),
+        problems=problems(),
+        tables=tables,
+        pictures={name: (folder / file).read_bytes() for name, file in pictures.items()},
+    )
+    write_text(folder / PAGE, page)
+
+
+def pack(article: str) -> str:
+    """Return an article as JSON, compressed, in letters that are safe in HTML."""
+    text = json.dumps(str(article))  # ASCII, so half a surrogate pair too
+    return _data(gzip.compress(text.encode("ascii"), 6, mtime=0))
+
+
+def _data(content: bytes) -> str:
+    return b64encode(content).decode("ascii")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + _data(hashlib.sha256(str(text).encode()).digest())

@@ -1,1 +1,0 @@
-"""``report.html``: a run as a page that opens from disk, without a network."""
