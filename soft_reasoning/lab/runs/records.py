@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.engine.completions.replay import FILE as COMPLETIONS
+from soft_reasoning.engine.completions import FILE as COMPLETIONS
 from soft_reasoning.lab.runs.files import (
     COSTS,
     GRADES,
