@@ -237,7 +237,7 @@ def _put(
         else:
             _put(inner, inside, rest, value, name, method)
             try:
-                value = replace(cast(Any, inside), **inner)
+                value = replace(inside, **inner)
             except OptionError as error:
                 raise type(error)(name if error.name == rest[-1] else error.name, error.message) from error
     changes[field] = value

@@ -370,7 +370,7 @@ GROUPS: Mapping[str, Mapping[str, Part]] = {
     "engine": ENGINES,
     "grader": GRADERS,
     "launcher": {
-        "local": part(f"{_RUNS}.local.LocalLauncher"),
+        "local": part(f"{_RUNS}.runner.LocalLauncher"),
         "ray": part(f"{_RUNS}.ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None),
     },
     "logging": {
