@@ -14,7 +14,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from soft_reasoning.answers.statement import SPACES, Place, Reading
+from soft_reasoning.answers.marks import SPACES, Reading
 from soft_reasoning.types import UserError
 
 _SENTENCE_END = re.compile(
@@ -39,7 +39,7 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
+def read(statement: str, question: str = "", marked: bool = True) -> Reading | None:
     """The first sentence of a statement without emphasis, quotes and full stop."""
     wrapped = _WRAPPED.fullmatch(statement)
     start, line = (wrapped.start(1), wrapped[1]) if wrapped else (0, statement)
