@@ -9,11 +9,14 @@ import re
 
 from soft_reasoning.answers.marks import Reading
 
-_VERDICT = r"(?P<not>not\s|n['’]t\s)?\b(?:(?P<yes>yes|yeah|yep|true|correct)|no|nope|false|incorrect|untrue)\b"
+_VERDICT = (
+    r"(?P<not>not\s|n['’]t\s)?\b(?:(?P<yes>yes|yeah|yep|true|correct)"
+    r"|no(?!-|\s(?!because|since)[a-z])|nope|false|incorrect|untrue)\b"
+)
 _OPENS = re.compile(
     rf"""\W*(?:(?:so|thus|therefore|hence|(?:in\s)?conclusion)\b\W*)?
     (?:(?:it|this|that|(?:the|this|that)\s(?:statement|claim|answer))(?:['’]s|\sis|\swould\sbe)\s)?
-    (?:(?:clearly|definitely|most\slikely|likely|probably)\s)?
+    (?:(?:clearly|definitely|most\slikely|likely|probably)\W+)?(?:\\text\w*\{{)?\W*
     (?P<verdict>{_VERDICT})(?:\W*$|[*"'”\])]*(?:[.,;:!]\s|\s?[-–—(])|\s(?:because|since)\b)""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -21,7 +21,9 @@ _STANDS = re.compile(
 _OPENS = re.compile(
     rf"{_LEAD}(?:\\text\w*\{{)?\W*(?P<letter>[A-Z]|[a-z](?=\)|\W*$))(?![\w'’]){_STANDS.pattern}"
 )
-_CORRECT = re.compile(r"[)*\"'”’]*\s(?:is|was)\s(?:the\s)?(?:correct|right|true|best|answer)\b")
+_CORRECT = re.compile(
+    r"[)*\"'”’]*\s+(?:is|must be)\s(?:the\s(?:\w+\s){0,2}?)?(?:correct|right|true|best|answer)\b"
+)
 _NAMED = re.compile(
     rf"""(?<![\w.])\(?(?P<bracket>[A-Z])\)|(?<![\w'’])(?P<correct>[A-Z])(?={_CORRECT.pattern})
     |\b(?i:option|choice|answer|letter|only|pick|choose|select)\s[(*"']*(?P<word>[A-Z])(?![\w'’])""",
@@ -76,9 +78,12 @@ def read(sentence: str, question: str, marked: bool) -> Reading | None:
     if chosen is None:
         begins = re.match(rf"{_LEAD}[A-Z]\b", plain) if marked else texts or _LETTER.search(plain)
         return Reading(None) if begins else None
-    reason = _REASON.search(plain, chosen.end)
-    end = reason.start() if reason else len(plain)
-    others = {*_LETTER.findall(plain, chosen.end, end), *(text.answer for text in texts if text.start < end)}
+    reason = None if chosen in texts else _REASON.search(plain, chosen.end)
+    start, end = 0 if chosen in texts else chosen.end, reason.start() if reason else len(plain)
+    others = {
+        *_LETTER.findall(plain, start, end),
+        *(text.answer for text in texts if start <= text.start < end),
+    }
     clear = others <= {chosen.answer} and chosen.answer in (options(question) or others | {chosen.answer})
     return chosen if clear else Reading(None)
 
@@ -98,7 +103,10 @@ def _named(plain: str, texts: list[Reading]) -> Reading | None:
     plain = plain[: because.start()] if because else plain
     if _DENIES.search(plain):
         return None
-    letters = [Reading(match[match.lastgroup or 0], *match.span(match.lastgroup or 0)) for match in _NAMED.finditer(plain)]
+    letters = [
+        Reading(match[match.lastgroup or 0], *match.span(match.lastgroup or 0))
+        for match in _NAMED.finditer(plain)
+    ]
     if (opens := _OPENS.match(plain)) and not _CORRECT.match(plain, opens.end("letter")):
         bare = not re.search(r"\w", plain[opens.end("letter") :])
         letters = [Reading(opens["letter"].upper(), *opens.span("letter"))] if bare else []

@@ -28,9 +28,8 @@ _MARK = re.compile(
     r"""(?P<box>\\(?:f?boxed|fbox)\s?(?:\{|\Z))
       | (?P<tag><(?:final[_ -]?)?answer>) | (?P<key>"(?:final_?)?answer"\s*:\s*)
       | (?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?-?[$.\d]|\s*\Z)
-      | (?<![\w-])(?:answer|ans\.?|(?:correct|right|best)[ ](?:option|choice))
-        (?:[^:：.;\n]{0,60}?\b(?:is|(?:must|would)[ ]be)\b:?(?!['’])|[^:：.;\n]{0,60}?[:：]|[ ]?=)[*_ \t]*
-      | (?<![\w-])answer[* ]{0,3}(?:[-=]>|→|-[ ])
+      | (?<![\w-])(?:answer|ans\.?)(?:[ ]?\([^()\n]{1,40}\))?[* ]{0,3}(?:[:：=]|[-=]>|→|-[ ])[*_ \t]*
+      | (?<![\w-])(?:answer|(?:correct|right|best)[ ](?:option|choice))\b[^:：.;\n]{0,60}?\b(?:is|must[ ]be)\b(?!['’]):?[*_ \t]*
       | ^[#* \t]*(?:final[ ])?answer[* \t]*$""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
@@ -56,12 +55,12 @@ _SENTENCE_END = re.compile(
 _WORD = re.compile(r"\w")
 _CHECKS = re.compile(
     r"\W*(?:step \d+\W+)?(?:(?:let['’]?s|let us|let me|we can|to|now)\s){0,2}"
-    r"(?:double.?check|check|verif(?:y|ication)|note\b|this assumes|let me know|please let|i hope)",
+    r"(?:double.?check|check(?!-)|verif(?:y|ication)|note\b|this assumes|let me know|please let|i hope)",
     re.IGNORECASE,
 )
 """At the beginning of a check of the result, a note or a politeness."""
 UNFINISHED = re.compile(
-    r"(?:[=+×÷/\\({\[]|\s[-*$]|\\[a-z]+|\b(?:the|of|and|is|are|to|by|per|with|for|so|then|which))\s*$"
+    r"(?:[=+×÷/\\({\[,]|\s[-*$]|\\[a-z]+|\b(?:the|of|and|is|are|to|by|per|with|for|so|then|which))\s*$"
 )
 """The end of a text that breaks off."""
 

@@ -3,8 +3,8 @@ r"""Numbers: finding them in a text, exact values, canonical text, and the one t
 A number is a word that matches one pattern as a whole: ``18``, ``-$1,234.50``, ``12%``, ``5km``,
 ``$18/hour``, ``3/4``, ``\frac{3}{4}``, ``3½``, ``1.5e3``, ``10^3``, and also ``3 1/2``, ``12 000``,
 ``3 \times 10^5`` and ``5 million``; or it is ``twelve`` or ``forty-two``. Any other word with a digit
-(``2x``, ``5!``, ``6:30``, ``3*4``, ``2,5``, ``3rd``, ``$3bn``) has no value. Nor has a number beside a word or
-sign that changes it (``3 * 4``, ``2 dozen``, ``more than 5``).
+(``2x``, ``5!``, ``6:30``, ``3*4``, ``2,5``, ``3rd``, ``$3bn``) is a number without a value. So is a number
+beside a word or sign that changes it (``3 * 4``, ``2 dozen``, ``more than 5``).
 """
 
 from __future__ import annotations
@@ -34,11 +34,15 @@ _BEFORE = _OPERATORS | set("not than least most minus negative twice double".spl
 _BEFORE |= {f"{part} of" for part in "half third thirds quarter quarters".split()}
 """Words before a number that change it, or compare with it."""
 _AFTER = _OPERATORS | {"and a", "and an", "and half", "or more", "or less", "or fewer", "or so"}
-_AFTER |= set("dozen dozens score gross lakh crore quadrillion half halves third thirds quarter quarters".split())
+_AFTER |= set(
+    "dozen dozens score gross lakh crore quadrillion half halves third thirds quarter quarters".split()
+)
 _AFTER |= set("tenths hundredths thousandths mil k bn".split())
 """Words after a number that change it."""
 
-_VULGAR = {ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
+_VULGAR = {
+    ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
+}
 _WORD = re.compile(
     rf"""[("'“\[{{~$]*(?:\\[(\[])?(?P<number>(?:-?(?:US|\\)?[$€£¥₹]?|[$€£¥₹]-)(?P<value>
         (?:\d+(?:\.\d+)?[ ]?(?:×|x|\\times|\\cdot)[ ]?)?10\^\{{?[-+]?\d\d?\}}?
@@ -47,7 +51,7 @@ _WORD = re.compile(
         |(?:[1-9]\d{{0,2}}(?:(?:\\?,|\{{,\}}|[ _])\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d\d?)?|\.\d+))
       (?:\\?%|°[CF]?|\^\{{?\\circ\}}?|[ ]?(?:[kc]?m|ft|in)(?:[²³]|\^\{{?[23]\}}?)|[kcm]m|k[mg]/h|m/s²?|mph|[km]g
         |lbs?|oz|m[lL]|ft|hrs?|mins?|[€£¢])?(?:/[a-z]{{2,}})?
-      (?:[.,;:)\]}}"'”*$]|\\[)\],;])*(?:\\(?:text|mathrm|quad)\S*)?(?=[\s=≈→⇒]|-[A-Za-z]{{3}}|$)
+      (?:[.,;:)\]}}"'”*$]|\\[)\],;])*(?:\\(?:text|mathrm|quad)\S*)?(?=[\s=≈→⇒]|-(?!and)[A-Za-z]{{3}}|$)
       |[=≈→⇒]|[^\s=≈→⇒]+""",
     re.VERBOSE,
 )
@@ -74,7 +78,13 @@ def find(text: str) -> Iterator[Reading]:
     ['1200', '3.5', '5000000', None, None, None, None]
     """
     matches = [*_WORD.finditer(text)]
-    words = ["", "", *(match.group().lower().strip("-.,;:!?()\"'”*") or match.group() for match in matches), "", ""]
+    words = [
+        "",
+        "",
+        *(match.group().lower().strip("-.,;:!?()\"'”*") or match.group() for match in matches),
+        "",
+        "",
+    ]
     for n, match in enumerate(matches, 2):
         (start, end), word = match.span(), words[n]
         if match["number"]:

@@ -6,18 +6,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from soft_reasoning.answers import boolean, choice, latex, number, text
-from soft_reasoning.answers.marks import (
-    PLAIN,
-    UNFINISHED,
-    WINDOW,
-    Reading,
-    answer_end,
-    first_line,
-    sentences,
-    stated,
-    without_layout,
-)
+from soft_reasoning.answers import boolean, choice, latex, marks, number, text
+from soft_reasoning.answers.marks import PLAIN, WINDOW, Reading
 from soft_reasoning.checks import choice as one_of
 from soft_reasoning.thoughts import split
 
@@ -53,7 +43,6 @@ _CONCLUDES = re.compile(r"\s*(?:so|therefore|thus|hence)\b", re.IGNORECASE)
 _OPEN_END = re.compile(r"[\w,:;]\s*$")
 _ITEM = re.compile(r"\s*[-*•]\s")
 """An item of a list is no conclusion."""
-_WORD = re.compile(r"\w")
 
 
 def extract(
@@ -98,13 +87,8 @@ def read_value(text: str, answer_type: str, question: str = "") -> str | None:
     """
     if answer_type == "text":
         return text
-    reading = READERS[answer_type](_plain(text, answer_type), question, True)
+    reading = READERS[answer_type](text if answer_type in LINES else text.translate(PLAIN), question, True)
     return reading and reading.answer
-
-
-def _plain(text: str, answer_type: str) -> str:
-    """``text`` with simple dashes, spaces and digits, unless its characters are the answer."""
-    return text if answer_type in LINES else text.translate(PLAIN)
 
 
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
@@ -116,44 +100,47 @@ def _read(written: str, answer_type: str, mode: str, question: str, cut: bool) -
         broken = cut and answer_type == "code" and reading and reading.end == len(written.rstrip())
         return None if broken else reading
     answer = split(written)[1]
-    laid_out = _plain(answer, answer_type)
-    if answer_type == "number" and _OTHER_LANGUAGE.search(laid_out):
+    answer = answer if answer_type in LINES else answer.translate(PLAIN)
+    if answer_type == "number" and _OTHER_LANGUAGE.search(answer):
         return None
-    plain = without_layout(laid_out)
-    end = len(plain) if mode == "strict" else answer_end(plain)
-    place = first_line(plain) if mode == "strict" else stated(plain[:end])
+    plain = marks.without_layout(answer)
+    plain = plain if mode == "strict" else plain[: marks.answer_end(plain)]
+    unfinished = cut and len(plain) == len(answer)
     reading = None
-    if place:
-        parts = sentences(plain, *place)
-        if not parts or cut and place[1] == len(plain) and len(parts) < 2:  # nothing, or perhaps not all of it
+    if place := marks.first_line(plain) if mode == "strict" else marks.stated(plain):
+        parts = marks.sentences(plain, *place)
+        if not parts or unfinished and place[1] == len(plain) and len(parts) < 2:  # nothing, or part of it
             return None
         start, stop = place if answer_type in LINES else parts[0]
-        reading = READERS[answer_type](plain[start:stop], question, True)
-        prose = reading and len(plain[start : start + reading.start].split()) > 2
-        reading = None if prose and "\n" in plain[place[0] : start] else reading and reading.shifted(start)
-    if mode == "flexible":
-        if reading is None:
-            reading = None if cut and end == len(plain) else _read_end(plain, laid_out, end, answer_type, question)
-        elif place and len(plain[: place[0]].split()) <= 3:
-            reading = _unless_contradicted(reading, plain, place[1], end, answer_type, question)
+        reading = _at(plain, (start, stop), answer_type, question, marked=True)
+        if reading and "\n" in plain[place[0] : start] and len(plain[start : reading.start].split()) > 2:
+            reading = None  # prose, or the first of several equations, in a line of its own
+        begins = reading and mode == "flexible" and len(plain[: place[0]].split()) <= 3
+        if reading and begins and not _agrees(reading, plain, place[1], answer_type, question):
+            return None
+    if reading is None and mode == "flexible" and not unfinished:
+        reading = _read_end(plain, answer, answer_type, question)
     return reading and reading.shifted(len(written) - len(answer))
 
 
-def _unless_contradicted(
-    reading: Reading, plain: str, start: int, end: int, answer_type: str, question: str
-) -> Reading:
-    """The answer with which a text begins, unless it concludes with another one.
-
-    >>> extract("Answer: 3\nShe has 2 + 3 eggs.\nSo there are 2 + 3 = 5 eggs.", "number")
-    """
-    last = sentences(plain, start, end)[-1:]
-    if not last or not _CONCLUDES.match(plain, last[0][0]):
-        return reading
-    other = READERS[answer_type](plain[slice(*last[0])], question, False)
-    return reading if other is None or other.answer in (None, reading.answer) else Reading(None)
+def _at(
+    plain: str, place: tuple[int, int], answer_type: str, question: str, *, marked: bool = False
+) -> Reading | None:
+    """Read one sentence of a text."""
+    reading = READERS[answer_type](plain[slice(*place)], question, marked)
+    return reading and reading.shifted(place[0])
 
 
-def _read_end(plain: str, laid_out: str, end: int, answer_type: str, question: str) -> Reading | None:
+def _agrees(reading: Reading, plain: str, start: int, answer_type: str, question: str) -> bool:
+    """Whether a text that begins with its answer concludes with no other: "Answer: 3. ... So it is 5."."""
+    sentences = marks.sentences(plain, start, len(plain))
+    if not sentences or not _CONCLUDES.match(plain, sentences[-1][0]):
+        return True
+    other = _at(plain, sentences[-1], answer_type, question)
+    return other is None or other.answer in (None, reading.answer)
+
+
+def _read_end(plain: str, laid_out: str, answer_type: str, question: str) -> Reading | None:
     """Read the last sentence; None where the text breaks off.
 
     A verdict or an option with which the text begins is its answer, unless the end gives another one.
@@ -161,42 +148,34 @@ def _read_end(plain: str, laid_out: str, end: int, answer_type: str, question: s
     >>> [extract(text, "boolean") for text in ("No. He cannot.", "No. So it is true.")]
     ['False', None]
     """
-    if UNFINISHED.search(plain, max(0, end - 40), end) or answer_type == "text":
+    if answer_type == "text" or marks.UNFINISHED.search(plain, max(0, len(plain) - 40)):
         return None
     if answer_type == "latex":
-        return latex.close(plain[:end])
-    places = sentences(plain, max(0, end - WINDOW), end)
+        return latex.close(plain)
+    places = marks.sentences(plain, max(0, len(plain) - WINDOW), len(plain))
     if answer_type == "number":
         return _read_last_number(plain, laid_out, places)
     if not places:
         return None
-    first, last = (
-        reading and reading.shifted(start)
-        for start, stop in (places[0], places[-1])
-        for reading in [READERS[answer_type](plain[start:stop], question, False)]
-    )
-    if first is None or first.answer is None or _WORD.search(plain, 0, first.start):
+    first, last = (_at(plain, place, answer_type, question) for place in (places[0], places[-1]))
+    if first is None or first.answer is None or re.search(r"\w", plain[: first.start]):
         return last
     return first if last is None else last if last.answer == first.answer else None
 
 
 def _read_last_number(plain: str, laid_out: str, places: list[tuple[int, int]]) -> Reading | None:
-    """Read the last sentence with a number; the only one in bold counts in a sentence with several.
+    """Read the last sentence with a number; the only one in bold counts where a sentence has several.
 
     >>> extract("So 3 boxes hold **18** eggs.", "number")
     '18'
     """
     for start, stop in reversed(places):
-        reading = number.read(plain[start:stop], "", False)
-        if reading is None and stop == len(plain) and _OPEN_END.search(plain, start, stop):
+        if reading := _at(plain, (start, stop), "number", ""):
+            bold = [*_BOLD.finditer(laid_out, start, stop)]
+            if reading.answer is None and len(bold) == 1:
+                return _at(plain, bold[0].span(1), "number", "", marked=True)
+            listed = _ITEM.match(laid_out, start) and "=" not in plain[start:stop]
+            return None if listed else reading
+        if stop == len(plain) and _OPEN_END.search(plain, start, stop):
             return None
-        if reading is None:
-            continue
-        bold = [*_BOLD.finditer(laid_out, start, stop)]
-        if reading.answer is None and len(bold) == 1:
-            start, stop = bold[0].span(1)
-            reading = number.read(plain[start:stop], "", True)
-        elif "=" not in plain[start:stop] and _ITEM.match(laid_out, start):
-            return None
-        return reading and reading.shifted(start)
     return None
