@@ -15,7 +15,7 @@ from typing import Any
 
 from loky import ProcessPoolExecutor
 
-from soft_reasoning.answers.statement import SPACES, WINDOW, Place, Reading
+from soft_reasoning.answers.marks import SPACES, WINDOW, Reading
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _UNIT = re.compile(r"\\(?:text|mathrm)\s?\{\s*([^{}]*?)\s*\}")
 _BASE = re.compile(r"(?<=\d)_\{?(\d+)")
 
 
-def read(statement: str, question: str = "", place: Place = "stated") -> Reading | None:
+def read(statement: str, question: str = "", marked: bool = True) -> Reading | None:
     """The first formula of a statement, else its first sentence."""
     if maths := _MATHS.search(statement):
         return _stripped(statement, *maths.span(maths.lastindex or 0))

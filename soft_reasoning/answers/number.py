@@ -1,238 +1,166 @@
-r"""Numbers: finding them in a text, exact values, canonical text.
+r"""Numbers: finding them in a text, exact values, canonical text, and the one that a sentence gives.
 
-A number is, in this order (``_NUMBER``)::
-
-    sign        -5  –5  minus 5  -(5)
-    currency    $5  -$5  US$ 5
-    value       1,234.5  1 234  1_234  1{,}234  .5      digits
-                3½  3 1/2  3 and a half  3/4  \frac{-3}{4}  3 tenths
-                3e5  3 \times 10^5  10^5
-                forty-two  one hundred and five  a dozen
-    scale       5 million  5-million  5 hundred thousand  2 dozen  12 lakh  $3bn  5k
-    unit        5%  5 km  5m^2  20m/s  90^\circ
-
-Weaker than these (``_WEAK``) are ordinals (21st, third), shares (half, a third) and "one". What is part of
-something else has no value: 5!, 2x, 6:30, 5 ± 1. So has "2,5", which is a pair or a decimal comma.
+A number is a word that matches one pattern as a whole: ``18``, ``-$1,234.50``, ``12%``, ``5km``,
+``$18/hour``, ``3/4``, ``\frac{3}{4}``, ``3½``, ``1.5e3``, ``10^3``, and also ``3 1/2``, ``12 000``,
+``3 \times 10^5`` and ``5 million``; or it is ``twelve`` or ``forty-two``. Any other word with a digit
+(``2x``, ``5!``, ``6:30``, ``3*4``, ``2,5``, ``3rd``, ``$3bn``) is a number without a value. So is a number
+beside a word or sign that changes it (``3 * 4``, ``2 dozen``, ``more than 5``).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Context
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
-from soft_reasoning.answers.statement import PLAIN
+from soft_reasoning.answers.marks import PLAIN, Reading
 
 LONGEST = 400
-"""Numbers of more characters, and powers of ten beyond this, are not answers and are not computed."""
+"""Longer texts are no numbers."""
 
-_UNDER_20 = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
+_ONES = "one two three four five six seven eight nine".split()
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SMALL = {word: n for n, word in enumerate(_UNDER_20)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
-_POWERS = {"hundred": 2, "thousand": 3, "lakh": 5, "lac": 5, "million": 6, "crore": 7, "billion": 9}
-_POWERS |= {"trillion": 12, "quadrillion": 15}
-SCALES = {"dozen": 12} | {word: 10**power for word, power in _POWERS.items()}
-_LETTERS = {"k": 3, "m": 6, "mm": 6, "mn": 6, "bn": 9, "b": 9, "tn": 12, "t": 12}
-"""Letters for a power of ten."""
-_ORDINALS = {
-    word: n for n, word in enumerate("third fourth fifth sixth seventh eighth ninth tenth".split(), 3)
+_WORDS = {word: n for n, word in enumerate(["zero", *_ONES, *_TEENS])}
+_WORDS |= {word: 10 * n for n, word in enumerate(_TENS, 2)}
+_WORDS |= {f"{ten}-{one}": _WORDS[ten] + _WORDS[one] for ten in _TENS for one in _ONES}
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_OPERATORS = set("+ - * / × x ÷ · ^ < > ≤ ≥ ≠ ± √".split())
+_OPERATORS |= {f"\\{name}" for name in "times cdot div pm sqrt leq le geq ge neq lt gt".split()}
+_BEFORE = _OPERATORS | set("not than least most minus negative twice double".split())
+_BEFORE |= {f"{part} of" for part in "half third thirds quarter quarters".split()}
+"""Words before a number that change it, or compare with it."""
+_AFTER = _OPERATORS | {"and a", "and an", "and half", "or more", "or less", "or fewer", "or so"}
+_AFTER |= set(
+    "dozen dozens score gross lakh crore quadrillion half halves third thirds quarter quarters".split()
+)
+_AFTER |= set("tenths hundredths thousandths mil k bn".split())
+"""Words after a number that change it."""
+
+_VULGAR = {
+    ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }
-_PARTS = _ORDINALS | {"half": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
-_ORDINALS |= {f"{word}th": n for n, word in enumerate(_UNDER_20) if n > 10 and n != 12}
-_ORDINALS |= {"first": 1, "second": 2, "twelfth": 12, "twentieth": 20}
-
-
-def _any(words: Iterable[str]) -> str:
-    """A regular expression for one of several words."""
-    return f"(?:{'|'.join(words)})"
-
-
-_COMMA = r"(?:\\?,|\{,\}|,?\\!|_|[ ])"
-_DIGITS = rf"(?:[1-9]\d{{0,2}}(?:{_COMMA}\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
-_TOKEN = _any([*_SMALL, *SCALES])
-_ARTICLE = rf"(?:half\s(?=an?\s))?(?:an?\s(?={_any(SCALES)}\b))?"
-_WORDS = rf"\b{_ARTICLE}{_TOKEN}(?:(?:-|\s(?:and\s)?){_TOKEN})*\b(?!-[a-z])"
-_SEVERAL = (
-    rf"(?:(?:-|(?<=[a-z])\s)quarters|[\s-](?:halves|{_any(sorted({*_PARTS} - {'half', 'quarter'}))}s))\b"
+_WORD = re.compile(
+    rf"""[("'“\[{{~$]*(?:\\[(\[])?(?P<number>(?:-?(?:US|\\)?[$€£¥₹]?|[$€£¥₹]-)(?P<value>
+        (?:\d+(?:\.\d+)?[ ]?(?:×|x|\\times|\\cdot)[ ]?)?10\^\{{?[-+]?\d\d?\}}?
+        |(?:\d+[ ]?(?!\\\w+\{{-))?(?:\\[dt]?frac\{{-?\d+\}}\{{\d+\}}|[{"".join(map(chr, _VULGAR))}])
+        |(?:\d+[ ])?\d+/\d+
+        |(?:[1-9]\d{{0,2}}(?:(?:\\?,|\{{,\}}|[ _])\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d\d?)?|\.\d+))
+      (?:\\?%|°[CF]?|\^\{{?\\circ\}}?|[ ]?(?:[kc]?m|ft|in)(?:[²³]|\^\{{?[23]\}}?)|[kcm]m|k[mg]/h|m/s²?|mph|[km]g
+        |lbs?|oz|m[lL]|ft|hrs?|mins?|[€£¢])?(?:/[a-z]{{2,}})?
+      (?:[.,;:)\]}}"'”*$]|\\[)\],;])*(?:\\(?:text|mathrm|quad)\S*)?(?=[\s=≈→⇒]|-(?!and)[A-Za-z]{{3}}|$)
+      |[=≈→⇒]|[^\s=≈→⇒]+""",
+    re.VERBOSE,
 )
-_SCALE = rf"[\s-](?P<scale>{_any(SCALES)}(?:[\s-]{_any(SCALES)})?)s?\b"
-_SHORT = r"""\s?(?P<letters>bn|mn|tn)\b|(?P<kilo>k|(?-i:M))(?![\w^/])
-    |(?(currency)\s?(?P<money>mm?|b|t)\b(?![\^/])|(?!))"""  # "$5m" is 5 million, "5m" is not
-_UNIT = r"(?:(?-i:m)(?:[²³]|\^?\{?[23]\}?)|(?-i:[mgshLlNJWVCFKA])/[a-z]+(?:[²³]|\^\{?-?[23]\}?)?)(?!\w)"
-_NUMBER = re.compile(
-    rf"""(?P<sign>\b(?:minus|negative)\s|-\s?)?(?:(?<=-)\()?(?P<currency>(?:US|\\)?[$€£¥₹]\s?)?(?P<inner>-)?
-    (?P<value>(?:(?P<whole>\d+)\s?)?
-        \\[cdt]?frac\s?(?:\{{\s?(?P<a>(?(whole)|-?)\d+)\s?\}}\s?\{{\s?(?P<b>(?(whole)|-?)\d+)\s?\}}
-          |(?P<c>\d)\s?(?P<d>\d))
-      |(?P<alone>[¼-¾⅐-⅞])|10\^\{{?(?P<ten>[-+]?\d+)\}}?
-      |(?:(?P<digits>{_DIGITS})(?:\s?(?P<vulgar>[¼-¾⅐-⅞])|\s(?:and\s)?(?P<over>\d+)/(?P<under>\d+)
-          |\s?/\s?(?P<divisor>\d+)|(?:\s?(?:[×x*]|\\times|\\cdot)\s?10\^|e)\{{?(?P<power>[-+]?\d+)\}}?)?
-        |(?P<words>{_WORDS}))
-       (?:[\s-]and[\s-](?P<times>an?|one|two|three)[\s-](?P<part>half|third|quarter)s?\b|(?P<parts>{_SEVERAL}))?)
-    (?:{_SCALE}|{_SHORT})?(?:{_UNIT})?""",
-    re.VERBOSE | re.IGNORECASE,
+"""A number, an equals sign, or another word."""
+_SEPARATOR = re.compile(r"\\?,|\{,\}|_| (?=\d{3}(?!\d*/))")
+_FRACTION = re.compile(r"\\[dt]?frac\{(-?\d+)\}\{(\d+)\}")
+_EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|[→⇒]|\b(?:equals|equal to|rounds (?:up |down )?to)\b")
+_ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-$\d.]+")
+_CONCLUDES = re.compile(r"\b(?:so|thus|therefore|hence|then|means|leaving)\b", re.IGNORECASE)
+_BESIDE = re.compile(r"\b(?:or|and)\b|^[^A-Za-z]*$|^\s?to\b|,\s")
+"""Between two numbers that are both meant: "3 hours and 45 minutes", "5 to 6"."""
+_ASIDE = re.compile(r"(?<=[\w%.$}] )\([^()=\n]{1,200}\)")
+_REFUSES = re.compile(
+    r"\b(?:cannot|can not|unable to|impossible to|not possible to|(?:ca|could)n['’]t) (?:be )?"
+    r"(?:answer|determin|calculat|solv|say|tell|know)|\bnot enough (?:information|data)",
+    re.IGNORECASE,
 )
-_WEAK = re.compile(
-    rf"""(?P<digits>\d+)(?:st|nd|rd|th)\b|\b(?:
-      (?:(?:an?|one|1)[\s-](?P<part>{_any(_PARTS)})|(?P<half>half))(?!\s(?:of\s)?(?:\\?[$€£])?\d)
-      |(?P<ordinal>(?<=\bthe\s)(?:first|second)|{_any(sorted({*_ORDINALS} - {"first", "second"}))})
-      |one)\b(?![-'’])""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_WITHIN = re.compile(r"[A-Za-z0-9_^.]$|[_^]\{$|\d:$")
-"""Before digits of a word, an exponent or a time: H2O, cm^2, 6:30."""
-_BOUND = re.compile(
-    r"(?:[±√⁺⁻<>≤≥≠]|\\(?:pm|mp|sqrt\{?|[cdt]?frac\s?\{?|l[et]q?|g[et]q?|neq?)|\}\s?\{|(?<![A-Za-z])[A-Za-z]\s?\+"
-    r"|[\d)]\s?(?:[*x×·÷/+]|\\(?:times|cdot|div))\s?[\\$(]{0,2}"
-    r"|\b(?:not|than|(?:half|third|quarter)s? of|twice|double)|n['’]t)\s?$"
-)
-"""Before a number that is not the value: ± 5, √5, < 5, x + 5, 3 * 5, not 5, and in a fraction of others."""
-_TERM = re.compile(r"[\w)}%](?P<space>\s?)$")
-"""Before a minus that subtracts: x-5, x - 5."""
-_MORE = re.compile(
-    r"[!\d⁰¹²³⁴-⁻_]|\^(?!\{?\\circ)|[.,:]\d|[A-Za-z](?![A-Za-z'’])"
-    r"|\s?(?:[√π±≤≥≠]|\\(?:sqrt|pi|pm|frac|[lgn]eq?\b|[lg]t\b))"
-    r"|\s[<>]\s|\s?[-+*]\s?(?![aI]\s[a-z])[A-Za-z](?![A-Za-z'’])"
-    r"|\s?(?:[-+*x×·÷/]|\\(?:times|cdot|div))\s?[\\$(]{0,2}\d|\+(?!\s)|\sor (?:more|less|fewer)\b"
-    r"|-[a-z]+(?:st|nd|rd|th)\b|\s(?:gross|score)\b"
-)
-"""After a number that is not the value: 5!, 2^5, 2,5, 6:30, 2x, 2√3, 5 < x, 5 - x, 3 * 4, 2 gross."""
-_ON = re.compile(rf"\s(?:and\s)?(?:{_TOKEN}|(?:an?|one)\s{_any(_PARTS)})\b", re.IGNORECASE)
-"""After a scale: more of the same number, "5 hundred and twenty"."""
-_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 
 
-class Number(NamedTuple):
-    """A number in a text and its place; rank 0 has digits, 1 is in words, 2 is weak."""
+def find(text: str) -> Iterator[Reading]:
+    """Yield the numbers of ``text``; those without a value have no answer.
 
-    answer: str | None
-    start: int
-    end: int
-    rank: int = 0
-
-    @property
-    def value(self) -> Fraction | None:
-        """Its exact value."""
-        return None if self.answer is None else Fraction(self.answer)
-
-
-def find(text: str, unit: str = "") -> Iterator[Number]:
-    """Yield the numbers of ``text``; those that are parts of something else (2x, 5/0) have no answer.
-
-    ``unit`` is a scale that the question asks for: "How many dozen eggs?"
+    >>> [number.answer for number in find("$1,200 a day, 3 1/2 or 5 million, but 2x, 2 dozen or 3 * 4")]
+    ['1200', '3.5', '5000000', None, None, None, None]
     """
-    for match in _NUMBER.finditer(text):
-        start = match.start("value")
-        before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :][:16]
-        if _WITHIN.search(text, max(0, start - 2), start) or _ORDINAL.match(after):
-            continue
-        if (match["words"] or "").lower() == "one" and not match["part"]:
-            continue
-        sign = "inner" if match["inner"] else "sign" if match["sign"] else None
-        part = _subtracts(match["sign"] or "", before) or _BOUND.search(before) or _MORE.match(after)
-        part = part or match["scale"] and _ON.match(after)
-        value = None if part else _value(match, unit)
-        answer = None if value is None else _written(match, -value if sign else value)
-        yield Number(answer, match.start(sign or "value"), match.end(), 1 if match["words"] else 0)
-
-
-def find_weak(text: str) -> Iterator[Number]:
-    """Yield the ordinals of ``text``, its shares in words, and "one"."""
-    for match in _WEAK.finditer(text):
-        if part := match["part"] or match["half"]:
-            value = Fraction(1, _PARTS[part.lower()])
+    matches = [*_WORD.finditer(text)]
+    words = [
+        "",
+        "",
+        *(match.group().lower().strip("-.,;:!?()\"'”*") or match.group() for match in matches),
+        "",
+        "",
+    ]
+    for n, match in enumerate(matches, 2):
+        (start, end), word = match.span(), words[n]
+        if match["number"]:
+            answer, (start, end) = _answer(match), match.span("number")
+        elif word in _WORDS:
+            start += match.group().lower().index(word)
+            answer, end = str(_WORDS[word]), start + len(word)
+        elif any(char.isdecimal() or ord(char) in _VULGAR for char in word):
+            answer = None
         else:
-            ordinal = match["digits"] or _ORDINALS.get((match["ordinal"] or "").lower(), 1)
-            value = Fraction(str(ordinal)[:LONGEST])
-        denied = _BOUND.search(text, max(0, match.start() - 12), match.start())
-        yield Number(None if denied else canonical(value), *match.span(), 2)
+            continue
+        for scale, after in zip(words[n + 1 : n + 3], matches[n - 1 : n + 1], strict=False):
+            if scale.rstrip("s") not in _SCALES:
+                break
+            answer = answer and canonical(Fraction(answer) * _SCALES[scale.rstrip("s")])
+            end = after.start() + len(after.group().rstrip(".,;:!?)\"'”*"))
+        before, after = words[n - 2 : n], words[n + 1 : n + 3]
+        changed = not _BEFORE.isdisjoint((before[1], " ".join(before)))
+        changed |= not _AFTER.isdisjoint((after[0], " ".join(after)))
+        yield Reading(None if changed else answer, start, end)
 
 
-def _subtracts(sign: str, before: str) -> bool:
-    """Whether the minus after ``before`` is an operator: x-5, x - 5; in "is -5" it is a sign."""
-    term = _TERM.search(before) if sign[:1] == "-" else None
-    return term is not None and (not term["space"] or sign.endswith(" "))
-
-
-def _value(match: re.Match[str], unit: str) -> Fraction | None:
-    """The value of a number without its sign; None where it cannot be computed."""
-    if len(match.group()) > LONGEST:
+def _answer(number: re.Match[str]) -> str | None:
+    """The canonical text of a number; a fraction stays as it is written."""
+    if len(number["value"]) > LONGEST:
         return None
-    over, under = match["a"] or match["c"] or match["over"] or "0", match["b"] or match["d"] or match["under"]
-    power, divisors = (
-        int(match["power"] or match["ten"] or "0"),
-        (int(under or 1), int(match["divisor"] or 1)),
-    )
-    letters = (match["letters"] or match["kilo"] or match["money"] or "").strip().lower()
-    if abs(power) > LONGEST or 0 in divisors:
+    plain = _SEPARATOR.sub("", _FRACTION.sub(r" \1/\2", number["value"])).translate(_VULGAR)
+    factor, power, exponent = plain.partition("10^")
+    if power:
+        plain = f"{re.sub('[^0-9.]', '', factor) or 1}e{exponent.strip('{}')}"
+    try:
+        value = sum(map(Fraction, plain.split()), Fraction())
+    except ZeroDivisionError:
         return None
-    said = _said(match["words"]) if match["words"] else None
-    if match["words"] and said is None:
-        return None
-    digits = match["digits"] or match["whole"] or ("1" if match["ten"] else "0")
-    value = said or Fraction(re.sub(_COMMA, "", digits))
-    if sign := match["vulgar"] or match["alone"]:
-        value += Fraction(unicodedata.numeric(sign)).limit_denominator(10)
-    if match["part"]:
-        scale = SCALES.get((match["words"] or "").lower().rpartition(" ")[2], 1)  # a dozen and a half
-        value += Fraction(scale * _SMALL.get(match["times"].lower(), 1), _PARTS[match["part"].lower()])
-    if parts := (match["parts"] or "")[1:].lower():
-        value /= _PARTS["half" if parts == "halves" else parts.removesuffix("s")]
-    value = (value + Fraction(int(over), divisors[0])) / divisors[1] * Fraction(10) ** power
-    for scale in re.split(r"[\s-]", (match["scale"] or "").lower()):
-        value *= 1 if scale == unit else SCALES.get(scale, 1)
-    return value * 10 ** _LETTERS.get(letters, 0)
-
-
-def _written(match: re.Match[str], value: Fraction) -> str:
-    """A number's text: a fraction as it is written, another number as a decimal."""
-    over, under = match["a"] or match["c"] or match["digits"], match["b"] or match["d"] or match["divisor"]
-    over, under = (over or "").lstrip("-"), (under or "").lstrip("-")
-    if under and over.isdecimal() and abs(value) == Fraction(int(over), int(under)) and value.denominator > 1:
+    if number["number"].startswith(("-", "$-")):
+        value = -value
+    over, slash, under = plain.strip(" -").partition("/")
+    if slash and " " not in over and value.denominator > 1:
         return f"{'-' if value < 0 else ''}{over}/{under}"
     return canonical(value)
 
 
-def _said(words: str) -> Fraction | None:
-    """The value of a number in words; None for several numbers, such as "two and three".
+def read(sentence: str, question: str, marked: bool) -> Reading | None:
+    """The number that a sentence gives; None if it gives none, without an answer if it is ambiguous.
 
-    >>> _said("two hundred and five"), _said("half a dozen"), _said("two three")
-    (Fraction(205, 1), Fraction(6, 1), None)
+    A sentence has one value. In an equation the first number of the right side counts, and without a mark the
+    number after "so" or "means". Numbers in words count only after a mark or in an equation.
+
+    >>> [read(text, "", False).answer for text in ("So 3 * 6 = 18 eggs", "3 cost $2, so he pays 6", "3 to 4")]
+    ['18', '6', None]
     """
-    total = group = 0
-    scale, last = 10**100, ""
-    for word in re.findall(r"[a-z]+", words.lower().removeprefix("half")):
-        if word == "and" and last in SCALES or word in ("a", "an"):
-            pass
-        elif word in _SMALL:
-            room = 100 if _SMALL[word] >= 10 else 10
-            tens = group % 100
-            if group % room or last == "zero" or word == "zero" and last or room == 10 and tens == 10:
-                return None
-            group += _SMALL[word]
-        elif word == "hundred" and 0 <= group < 100:
-            group = 100 * max(group, 1)
-        elif word in SCALES and SCALES[word] < scale:
-            scale = SCALES[word]
-            total, group = total + max(group, 1) * scale, 0
-        else:
-            return None
-        last = word
-    return Fraction(total + group, 2 if words.lower().startswith("half") else 1)
+    if _REFUSES.search(sentence):
+        return Reading(None)
+    bare = _ASIDE.sub(lambda aside: " " * len(aside.group()), sentence)
+    numbers = [*find(bare)] or [*find(sentence)]
+    if not numbers:
+        return None
+    equation = _EQUALS.search(bare, 0, numbers[-1].start)
+    if marked and not equation and len(bare[: numbers[0].start].split()) > 2:
+        return None
+    if equation or not marked:
+        ends = (_EQUALS if equation else _CONCLUDES).finditer(bare, 0, numbers[-1].start)
+        begin = max((match.end() for match in ends), default=0)
+        numbers = [number for number in numbers if number.start >= begin]
+    first, several = numbers[0], len({number.answer for number in numbers}) > 1
+    beside = several and (not equation or _BESIDE.search(bare[first.end : numbers[1].start]))
+    in_words = not any(map(str.isnumeric, bare[first.start : first.end]))
+    unclear = beside or in_words and not (marked or equation) or len(_ASSIGNED.findall(bare)) > 1
+    return Reading(None) if unclear else first
 
 
 @lru_cache(maxsize=65536)
-def only(text: str) -> Number | None:
+def only(text: str) -> Reading | None:
     """Return the number that a text is, without currency, %, degrees and brackets; None if it is none."""
     text = text.translate(PLAIN)
-    numbers = [*find(text)]
+    numbers = [*find(text)] if len(text) <= LONGEST else []
     if len(numbers) != 1 or numbers[0].answer is None:
         return None
     around = text[: numbers[0].start] + text[numbers[0].end :]
@@ -242,7 +170,7 @@ def only(text: str) -> Number | None:
 def value_of(text: str) -> Fraction | None:
     """Return the value of a text that is a number (:func:`only`)."""
     number = only(text)
-    return number and number.value
+    return None if number is None or number.answer is None else Fraction(number.answer)
 
 
 def canonical(value: Fraction) -> str:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from soft_reasoning.answers.text import check_schema
 from soft_reasoning.engine.text import decode
 from soft_reasoning.questions import Message, QuestionLike
 from soft_reasoning.serve.errors import ApiError
+from soft_reasoning.serve.schema import check_schema
 from soft_reasoning.types import Problem
 
 HINTS = frozenset(

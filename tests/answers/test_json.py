@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("jsonschema")
 
 from soft_reasoning.answers import equal, extract  # noqa: E402
-from soft_reasoning.answers.text import check_schema, fits_schema, read_json  # noqa: E402
+from soft_reasoning.answers.text import fits_schema, read_json  # noqa: E402
+from soft_reasoning.serve.schema import check_schema  # noqa: E402
 from soft_reasoning.types import UserError  # noqa: E402
 
 DRAFT_4, DRAFT_7 = (f"http://json-schema.org/draft-0{n}/schema#" for n in (4, 7))
