@@ -12,8 +12,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.configuration.parts import paper, paper_literal, released
-from soft_reasoning.judge.model_verifier import ModelVerifier
-from soft_reasoning.judge.review import NamedChoice, OneByOne
+from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice, OneByOne
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.search import RandomOptimiser
 from soft_reasoning.types import Generate, Request, Result

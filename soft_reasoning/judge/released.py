@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.judge.final import SearchHistory
-from soft_reasoning.judge.review import AllInOnePrompt, FreshSolution
+from soft_reasoning.judge.model_verifier import AllInOnePrompt, FreshSolution
 from soft_reasoning.types import Problem
 
 NO_NUMBER, FAILED = "None", "-9999"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engine.text import decode
-from soft_reasoning.judge.final import standing
+from soft_reasoning.judge.final import eligible_answers
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
@@ -86,7 +86,7 @@ class CotDecoding(SampledMethod):
         first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        answers = standing(candidates, problem.answer_type)
+        answers = eligible_answers(candidates, problem.answer_type)
         if weights and self.aggregate == "delta_max":
             parsed = [i for i, answer in enumerate(answers) if answer is not None]
             best = max(parsed, key=weights.__getitem__, default=None)

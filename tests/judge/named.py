@@ -2,9 +2,8 @@
 
 from functools import partial
 
-from soft_reasoning.judge.model_verifier import ModelVerifier
+from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice, OneByOne, WithoutCandidates
 from soft_reasoning.judge.released import ReleasedSolution, WithAnalyses
-from soft_reasoning.judge.review import NamedChoice, OneByOne, WithoutCandidates
 
 MultiGenerate = ModelVerifier
 SingleGenerate = partial(ModelVerifier, name="single_generate", presentation=OneByOne())

@@ -9,12 +9,12 @@ import torch
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.probe import DEPTH, Probe, ProbeVerifier, read_states, vote_shares
+from soft_reasoning.judge.hidden_states import DEPTH, HiddenStateJudge, Probe, read_states, vote_shares
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.learnt import made_for
 from soft_reasoning.method.mixed_consistency import MixedConsistency
-from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.method.verified_sampling import VerifiedSampling
 from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.schedule.scheduler import drive
@@ -134,7 +134,7 @@ def test_the_log_odds_of_a_text_are_its_state_times_the_weights(task, probe):
 
 def test_a_candidate_without_an_answer_scores_0_and_is_not_read(task, probe):
     context, problems = task
-    verifier = ProbeVerifier(probe=probe)
+    verifier = HiddenStateJudge(probe=probe)
     candidates = [Candidate("Who knows", None, 0), Candidate("The answer is 5.", "5", 0)]
     verdict = value(problems[35], context, lambda p, c: verifier.verify(p, candidates, c, ()))
     assert verdict.scores[0] == 0.0 and 0 < verdict.scores[1] < 1 and verdict.answers == ()
@@ -143,7 +143,7 @@ def test_a_candidate_without_an_answer_scores_0_and_is_not_read(task, probe):
 def test_a_budget_that_ends_before_the_states_are_read_leaves_candidates_unjudged(task, probe):
     context, problems = task
     methods = [
-        VerifiedSampling(samples=1, verifier=ProbeVerifier(probe=probe), stopping=Stopping(rounds=0)),
+        VerifiedSampling(samples=1, verifier=HiddenStateJudge(probe=probe), stopping=Stopping(rounds=0)),
         MixedConsistency(probe=probe, samples=1, confidence=1.0, programs=Programs(samples=1)),
     ]
     for method in methods:
@@ -156,7 +156,7 @@ def test_a_budget_that_ends_before_the_states_are_read_leaves_candidates_unjudge
 
 def test_another_model_prompt_or_engine_is_refused_in_one_line(task, probe):
     context, problems = task
-    verifier = ProbeVerifier(probe=probe)
+    verifier = HiddenStateJudge(probe=probe)
     fake = FakeEngine()
     other = build_context(compose_config(["engine=fake"]), fake)
     candidates = [Candidate("The answer is 5.", "5", 0)]
@@ -212,7 +212,7 @@ def test_a_probe_weighs_the_votes_of_a_run_by_the_scores_of_its_verifier(task, p
     scores = [c.verified for c in solutions]
     assert len(scores) > 1
     assert np.allclose(result.trace[0]["weights"], np.array(scores) / np.mean(scores))
-    verifier = ProbeVerifier(probe=probe)
+    verifier = HiddenStateJudge(probe=probe)
     verdict = value(problems[36], context, lambda p, c: verifier.verify(p, solutions, c, ()))
     assert np.allclose(verdict.scores, scores)
 
@@ -227,4 +227,4 @@ def test_a_probe_weighs_the_votes_of_a_run_by_the_scores_of_its_verifier(task, p
     ids=lambda check: check.__name__,
 )
 def test_contract(check, task, probe):
-    check(ProbeVerifier(probe=probe), task[0])
+    check(HiddenStateJudge(probe=probe), task[0])

@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.judge.review import verdict_numbers
+from soft_reasoning.judge.model_verifier import verdict_numbers
 from soft_reasoning.judge.verifier import NoVerifier, Oracle, Verdict, verify
 from soft_reasoning.types import (
     Candidate,

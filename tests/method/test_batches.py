@@ -20,8 +20,6 @@ METHODS = {
     "several_temperatures": (),
     "adaptive_consistency": ("method.stopping.rounds=5",),
     "early_stopping_consistency": ("k=2",),
-    "self_certainty": (),
-    "deepconf": (),
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),

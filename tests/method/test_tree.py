@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from soft_reasoning.search.mcts import Node, back_up, search, select, uct, votes
+from soft_reasoning.method.tree import Node, back_up, search, select, uct, votes
 
 
 def grown(parent, *children):
