@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import OptionError, choice, counts, real, whole
@@ -78,19 +78,22 @@ class WithoutCandidates(AllInOnePrompt):
         return [list(shown)]
 
 
-class Judgement(Protocol):
-    """Reads scores from the model's text."""
+@dataclass(frozen=True)
+class FreshSolution:
+    """The model writes a new solution; candidates that agree with its answer are correct.
 
-    writes_answer: bool
-    """Whether the text is a solution with an answer, which may vote."""
+    ``writes_answer``: whether the text is a solution with an answer, which may vote.
+    """
+
+    writes_answer: ClassVar[bool] = True
 
     def complete(self, text: str) -> bool:
         """Whether a text that was cut at its length already holds the verdict."""
-        ...
+        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         """Return the answer of the model's solution, or None if it writes none."""
-        ...
+        return grader.extract(text, problem.answer_type, problem.question)
 
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
@@ -99,24 +102,6 @@ class Judgement(Protocol):
 
         ``first`` is the number of the first candidate in the prompt.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class FreshSolution:
-    """The model writes a new solution; candidates that agree with its answer are correct."""
-
-    writes_answer = True
-
-    def complete(self, text: str) -> bool:
-        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
-
-    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
-        return grader.extract(text, problem.answer_type, problem.question)
-
-    def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
-    ) -> list[float]:
         kind = problem.answer_type
         answer = self.read(text, problem, grader)
         return [float(answer is not None and grader.equal(c.answer, answer, kind)) for c in candidates]
@@ -130,7 +115,7 @@ class NamedChoice:
     numbers candidates from 0, it is named, too.
     """
 
-    writes_answer = False
+    writes_answer: ClassVar[bool] = False
 
     def complete(self, text: str) -> bool:
         return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
@@ -208,7 +193,7 @@ class ModelVerifier:
 
     name: str = "multi_generate"
     presentation: AllInOnePrompt = field(default_factory=AllInOnePrompt)
-    judgement: Judgement = field(default_factory=FreshSolution)
+    judgement: FreshSolution | NamedChoice = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
     show: str = "reasoning"

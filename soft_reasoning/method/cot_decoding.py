@@ -23,7 +23,7 @@ from soft_reasoning.schedule.solutions import join, read_candidate, resume, solu
 from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
-AGGREGATES = ("majority", "delta_sum", "delta_max")
+AGGREGATES = ("majority", "delta_sum")
 MARGIN = 2
 """Number of likeliest tokens whose probabilities define a margin."""
 
@@ -39,8 +39,8 @@ class CotDecoding(SampledMethod):
     Args:
         paths: Number of first tokens.
         continuation: ``sample`` or ``greedy``.
-        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
-            ``delta_max`` takes the most confident path. The likelier first token wins a tie.
+        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree. The likelier
+            first token wins a tie.
     """
 
     paths: int = 5
@@ -87,12 +87,7 @@ class CotDecoding(SampledMethod):
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
         answers = eligible_answers(candidates, problem.answer_type)
-        if weights and self.aggregate == "delta_max":
-            parsed = [i for i, answer in enumerate(answers) if answer is not None]
-            best = max(parsed, key=weights.__getitem__, default=None)
-            answer = None if best is None else answers[best]
-        else:
-            answer = context.grader.vote(answers, problem.answer_type, weights)
+        answer = context.grader.vote(answers, problem.answer_type, weights)
         return Result(answer, candidates, (trace,))
 
 

@@ -1,4 +1,4 @@
-"""Adaptive-Consistency and Early-Stopping Self-Consistency against their released rules on the same numbers."""
+"""Adaptive-Consistency and Early-Stopping Self-Consistency against their released rules on equal numbers."""
 
 from collections import Counter
 
