@@ -1,7 +1,7 @@
 """The same model judges a round's candidates, or another model does (paper, "Optimisation Objective").
 
-A :class:`ModelVerifier` combines a presentation (all candidates in one prompt, one by one, none) and a
-judgement (a fresh solution, a named choice); the registry names the combinations.
+A :class:`ModelVerifier` combines a presentation (candidates together, one by one, unseen) and a judgement (a
+fresh solution, a named choice); the registry names the combinations.
 """
 
 from __future__ import annotations
@@ -36,46 +36,11 @@ from soft_reasoning.types import (
 
 log: logging.Logger = logging.getLogger(__name__)
 
+PRESENTATIONS = ("together", "one_by_one", "unseen", "with_analyses")
 SHOWN = ("reasoning", "answer")
 CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
 ALTERNATIVES = 10
 """Number of likeliest tokens among which 1, 0 and None are looked for."""
-
-
-@dataclass(frozen=True)
-class AllInOnePrompt:
-    """All candidates in one prompt. The other presentations are subclasses.
-
-    ``shows_candidates``: whether the prompt is a review of candidates, not the problem alone.
-    """
-
-    shows_candidates: ClassVar[bool] = True
-
-    def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        """Return groups of candidates, one prompt for each; no groups if there is nothing to judge."""
-        return [list(shown)] if shown else []
-
-    def before(self, earlier: Sequence[str]) -> Sequence[str]:
-        """Return those of the verifier's texts of ``earlier`` rounds that are shown before the solutions."""
-        return []
-
-
-@dataclass(frozen=True)
-class OneByOne(AllInOnePrompt):
-    """One prompt per candidate."""
-
-    def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        return [[i] for i in shown]
-
-
-@dataclass(frozen=True)
-class WithoutCandidates(AllInOnePrompt):
-    """The problem without the candidates, a control for the effect of seeing them."""
-
-    shows_candidates: ClassVar[bool] = False
-
-    def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        return [list(shown)]
 
 
 @dataclass(frozen=True)
@@ -166,7 +131,9 @@ class ModelVerifier:
 
     Args:
         name: The name of its wording, an entry of ``prompt.wording.reviews``.
-        presentation: Which candidates share a prompt, and what the prompt shows.
+        presentation: How candidates are shown: ``together`` in one prompt, ``one_by_one`` in a prompt each,
+            ``unseen`` not at all (the prompt is the problem, a control), ``with_analyses`` together, after
+            the verifier's texts of earlier rounds (the public code).
         judgement: How scores are read from the text.
         samples: Judgements per prompt; a score is the share of them that call the candidate correct.
         temperature: Sampling temperature of the judgements.
@@ -188,11 +155,11 @@ class ModelVerifier:
         UserError: For a value out of its range.
 
     Example:
-        >>> ModelVerifier(name="single_judge", presentation=OneByOne(), judgement=NamedChoice())
+        >>> ModelVerifier(name="single_judge", presentation="one_by_one", judgement=NamedChoice())
     """
 
     name: str = "multi_generate"
-    presentation: AllInOnePrompt = field(default_factory=AllInOnePrompt)
+    presentation: str = "together"
     judgement: FreshSolution | NamedChoice = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
@@ -210,9 +177,10 @@ class ModelVerifier:
             real("temperature", self.temperature, above=0.0, fix=fix)
         if self.shots is not None:
             whole("shots", self.shots, least=0)
-        for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
-            choice(key, getattr(self, key), known)
-        alone = isinstance(self.presentation, OneByOne) and not self.answers_itself
+        choice("presentation", self.presentation, PRESENTATIONS)
+        choice("show", self.show, SHOWN)
+        choice("confidence", self.confidence, CONFIDENCES)
+        alone = self.presentation == "one_by_one" and not self.answers_itself
         if self.confidence == "verdict_prob" and not alone:
             raise OptionError(
                 "confidence",
@@ -224,6 +192,11 @@ class ModelVerifier:
     def answers_itself(self) -> bool:
         """Whether it writes solutions with answers, which may vote."""
         return self.judgement.writes_answer
+
+    @property
+    def shows_candidates(self) -> bool:
+        """Whether its prompt is a review of candidates, not the problem alone."""
+        return self.presentation != "unseen"
 
     def answer_alone(
         self, problem: Problem, context: Context
@@ -239,16 +212,16 @@ class ModelVerifier:
         kind, grader = problem.answer_type, context.grader
         if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
-            if not self.presentation.shows_candidates:
+            if not self.shows_candidates:
                 raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores: list[float | None] = [0.0] * len(candidates)
         agreement: list[float | None] = [0.0] * len(candidates)
-        groups = self.presentation.groups(shown)
-        if not groups:
+        if not shown and self.shows_candidates:
             return Verdict(tuple(scores))
+        groups = [[i] for i in shown] if self.presentation == "one_by_one" else [shown]
         judged = [[candidates[i] for i in group] for group in groups]
         grouped = yield from self.ask(
             problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier
@@ -312,9 +285,10 @@ class ModelVerifier:
         self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> tuple[Prompt, int]:
         """The prompt, and how many of the candidates ``shown`` it has room for."""
-        if not self.presentation.shows_candidates:
+        if not self.shows_candidates:
             return context.prompts.solve(problem), len(shown)
-        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
+        analyses = self.presentation == "with_analyses"
+        before = [text for verdict in earlier for text in verdict.texts] if analyses else []
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
         review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
@@ -328,8 +302,7 @@ class ModelVerifier:
 
     def _first_number(self, context: Context) -> int:
         """The number of the first candidate in a prompt."""
-        shows = self.presentation.shows_candidates
-        return context.prompts.wording.review(self.name).first if shows else 1
+        return context.prompts.wording.review(self.name).first if self.shows_candidates else 1
 
     def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(

@@ -89,20 +89,6 @@ def test_programs_are_written_once_and_more_on_request():
     assert not {r.seed for r in begun.asked} & {r.seed for r in engine.asked}, "every program is drawn anew"
 
 
-@pytest.mark.parametrize(
-    ("options", "seen"),
-    [
-        ({"samples": 2}, lambda r: len(r) == 2),
-        ({"temperature": 0.3}, lambda r: [x.sampling.temperature for x in r] == [0, 0.3, 0.3, 0.3]),
-        ({"top_k": 7}, lambda r: r[1].sampling.top_k == 7),
-        ({"top_p": 0.9}, lambda r: r[1].sampling.top_p == 0.9),
-        ({"max_new_tokens": 40}, lambda r: {x.max_new_tokens for x in r} == {40}),
-    ],
-)
-def test_every_option_acts(options, seen):
-    assert seen(judge([RIGHT], **options)[1].asked)
-
-
 def test_the_sandbox_s_limits_are_options():
     loop = "    while True: pass"
     config = compose_config(["prompt=math", "verifier=program", "verifier.sandbox.seconds=0.05"])
