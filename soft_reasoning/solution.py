@@ -17,8 +17,8 @@ from soft_reasoning.judge.final import (
     Vote,
     count_votes,
     cut_warning,
-    lost_at,
     stored_verdicts,
+    tokens_when_cut,
 )
 from soft_reasoning.schedule.job import Job
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -242,7 +242,11 @@ class Solution(Result):
 
 def solutions_of(jobs: Mapping[str, Job[Any]]) -> dict[str, Solution]:
     """Return the solutions of finished jobs, and warn of answers that a limit of tokens cut."""
-    lost = [lost_at(c, job.problem.answer_type) for job in jobs.values() for c in job.result().candidates]
+    lost = [
+        tokens_when_cut(candidate, job.problem.answer_type)
+        for job in jobs.values()
+        for candidate in job.result().candidates
+    ]
     cut = [tokens for tokens in lost if tokens is not None]
     limits = {k for job in jobs.values() for k, v in vars(job.context.limits).items() if v is not None}
     if line := cut_warning(len(cut), len(lost), max(cut, default=0), sorted(limits)):

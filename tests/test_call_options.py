@@ -12,8 +12,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.configuration.parts import paper, paper_literal, released
-from soft_reasoning.judge.model_verifier import ModelVerifier
-from soft_reasoning.judge.review import NamedChoice, OneByOne
+from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.search import RandomOptimiser
 from soft_reasoning.types import Generate, Request, Result
@@ -103,7 +102,7 @@ def test_options_replace_the_fields_of_a_method_object():
     assert len(solution.candidates) == 2 and solution.method == "soft_reasoning"
 
 
-SINGLE_JUDGE = {"name": "single_judge", "presentation": OneByOne(), "judgement": NamedChoice()}
+SINGLE_JUDGE = {"name": "single_judge", "presentation": "one_by_one", "judgement": NamedChoice()}
 CHANGES = (
     {},
     {"k": 3},

@@ -7,7 +7,7 @@ import pwd
 import pytest
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.judge.probe import Probe
+from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.task.space import TaskPoint
 

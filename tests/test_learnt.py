@@ -8,7 +8,7 @@ import pytest
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.probe import Probe, ProbeVerifier
+from soft_reasoning.judge.hidden_states import HiddenStateJudge, Probe
 from soft_reasoning.learnt import made_for
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.schedule.scheduler import drive
@@ -80,7 +80,7 @@ def test_a_damaged_field_is_one_line_with_file_and_field(tmp_path, kind, content
 def test_another_file_is_one_line(tmp_path, text):
     rejects(TaskPoint, tmp_path / "learnt.json", text)
     with pytest.raises(OptionError, match=r"^probe: expected .*none.json .No such file"):
-        ProbeVerifier(probe=tmp_path / "none.json")
+        HiddenStateJudge(probe=tmp_path / "none.json")
 
 
 def rejects(kind, path, text, field=""):

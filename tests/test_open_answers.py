@@ -263,7 +263,7 @@ def free(*candidates):
     return SearchHistory(made, [], Grader(), "open")
 
 
-@pytest.mark.parametrize("rule", ["vote", "reward_vote", "best_reward", "borda"])
+@pytest.mark.parametrize("rule", ["vote", "reward_vote", "best_reward"])
 def test_a_finished_text_comes_before_one_that_was_cut(rule):
     final = FinalAnswer(rule)
     assert final.choose(free(("Old pon", "length", 2.0), ("Old pond.", "eos", 0.5))) == "Old pond."

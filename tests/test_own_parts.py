@@ -100,7 +100,7 @@ def test_reward_final_stopping_and_acquisition(reasoner):
     solution = reasoner.solve(QUESTION, reward=Doubt())
     assert all(c.reward == -c.coherence for c in solution.candidates)
     assert reasoner.solve(QUESTION, final=Tries()).answer == "6 tries"
-    stopped = reasoner.solve(QUESTION, rounds=3, stopping=Twice())
+    stopped = reasoner.solve(QUESTION, stopping=Twice())
     assert (len(stopped.rounds), stopped.ended) == (2, "enough")
     assert len(reasoner.solve(QUESTION, stopping=Stopping(rule="none", rounds=2)).rounds) == 3
     seen = []
@@ -133,13 +133,8 @@ class Plain:
     [
         ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
         ({"method": "cot", "verifier": lambda q, c: []}, "method that reads it, got method=cot; leave"),
-        ({"verifier": lambda q, c: [1]}, r"verifier: expected 3 scores, one for each candidate, got \[1\]"),
-        ({"verifier": lambda q, c: [7, 0, 0]}, "score: expected a finite number at least 0 at most 1, got 7"),
-        ({"reward": lambda score, coherence: 1.0}, "reward: expected a name, or an object with coherence_of"),
-        ({"reward": Doubt}, "reward: expected a name, or an object with coherence_of like .* got <class"),
-        ({"final": 5}, "final: expected a name, or an object with choose"),
-        ({"stopping": lambda rewards: True}, "stopping: expected a name, or an object with reason"),
-        ({"acquisition": 5}, "acquisition: expected a class of acquisition functions"),
+        ({"verifier": lambda q, c: [1]}, "verifier=function: expected 3 scores"),
+        ({"verifier": lambda q, c: 7}, "verifier=function: expected 3 scores"),
         ({"method": Method}, "method: expected .*got the class Method; pass an instance"),
         ({"method": Method()}, "whose solve does not take them"),
         ({"method": object()}, "method: expected a name, or an object with a name and solve"),
@@ -153,17 +148,8 @@ def test_what_cannot_be_a_part_is_one_line_and_nothing_hangs(reasoner, options, 
     assert reasoner.solve(QUESTION).candidates
 
 
-def verifier(verify, name="mine"):
-    return type("Mine", (), {"name": name, "verify": verify})()
-
-
-class Nameless:
-    def verify(self, problem, candidates, context, earlier):
-        return None
-
-
-class Verdictless:
-    name = "verdictless"
+def verifier(verify):
+    return type("Mine", (), {"name": "mine", "verify": verify})()
 
 
 def giving(*scores, **more):
@@ -179,35 +165,16 @@ def no_verdict(self, problem, candidates, context, earlier):
     yield Generate([])
 
 
-LENGTH = r"verifier=mine: expected a Verdict with 3 scores, one for each candidate, got "
-SCORE = r"verifier=mine: score: expected a finite number at least 0 at most 1, got "
-ARITY = r"verifier=mine: expected verify\(problem, candidates, context, earlier\), got one that does not take"
 VERIFIERS = {
-    "nothing": (verifier(lambda self, p, c, x, e: None), "expected verify to return a Verdict.*got None"),
-    "a number": (verifier(lambda self, p, c, x, e: 1), "expected verify to return a Verdict.*got 1"),
     "a list": (verifier(lambda self, p, c, x, e: [1.0] * 3), "expected verify to return a Verdict"),
-    "the class": (verifier(lambda self, p, c, x, e: Verdict), "expected verify to return a Verdict"),
     "yields, returns nothing": (verifier(no_verdict), "expected verify to return a Verdict.*got None"),
     "yields a text": (verifier(yielding), "expected an effect .*Generate, Round.*got str"),
-    "nameless": (Nameless(), "verifier=Nameless: expected verify to return a Verdict"),
-    "no verify": (Verdictless(), "verifier: expected a function of a question"),
-    "too few": (giving(1.0), LENGTH + r"\(1.0,\)"),
-    "too many": (giving(1.0, 0.0, 1.0, 0.0), LENGTH),
-    "none": (giving(), LENGTH + r"\(\)"),
-    "no tuple": (verifier(lambda self, p, c, x, e: Verdict(0.5)), LENGTH + "0.5"),
-    "a generator": (verifier(lambda self, p, c, x, e: Verdict(1.0 for _ in c)), LENGTH),
-    "text": (giving("1", "0", "1"), SCORE + "'1'"),
-    "nan": (giving(float("nan"), 0.0, 0.0), SCORE + "nan"),
-    "above 1": (giving(0.0, 7, 0.0), SCORE + "7"),
-    "below 0": (giving(0.0, 0.0, -0.1), SCORE + "-0.1"),
-    "complex": (giving(0.0, 0.0, 1j), SCORE + "1j"),
-    "agreement": (giving(0.0, 0.0, 0.0, agreement=(1.0,)), LENGTH + r"\(1.0,\)"),
-    "answers": (giving(0.0, 0.0, 0.0, answers=(7,)), "expected answers that are strings or None, got 7"),
-    "weights": (giving(0.0, 0.0, 0.0, answers=("7", "8"), weights=(1.0,)), "mine: expected 2 weights, one"),
-    "three parameters": (verifier(lambda self, problem, candidates: None), ARITY),
-    "no parameters": (verifier(lambda self: None), ARITY),
-    "five parameters": (verifier(lambda self, p, c, x, e, more: None), ARITY),
-    "keywords only": (verifier(lambda self, *, problem, candidates, context, earlier: None), ARITY),
+    "no verify": (object(), "verifier: expected a function of a question"),
+    "too few": (giving(1.0), "verifier=mine: expected 3 scores"),
+    "no tuple": (verifier(lambda self, p, c, x, e: Verdict(0.5)), "expected 3 scores, .* got 0.5"),
+    "text": (giving("1", "0", "1"), "score: expected a finite number"),
+    "above 1": (giving(0.0, 7, 0.0), "score: expected a finite number .* got 7"),
+    "agreement": (giving(0.0, 0.0, 0.0, agreement=(1.0,)), "expected 3 scores"),
 }
 
 
@@ -245,30 +212,15 @@ def yielded(effect):
     return method(solve)
 
 
-REQUESTS = "Generate: expected a list of Requests, got "
-RETURN, ANSWER = (
-    r"method: expected Mine.solve to return a Result, got ",
-    "whose answer is a string or None, got ",
-)
 METHODS = {
-    "nothing": (returning(None), RETURN + "None"),
-    "an integer": (returning(7), RETURN + "7"),
-    "a text": (returning("7"), RETURN + "'7'"),
-    "the class": (returning(Result), RETURN + "<class"),
-    "a tuple": (returning(("7", ())), RETURN),
-    "a number as answer": (returning(Result(7, ())), ANSWER + "7"),
-    "an answer of bytes": (returning(Result(b"7", ())), ANSWER + "b'7'"),
+    "returns nothing": (returning(None), "expected Mine.solve to return a Result, got None"),
+    "a number as answer": (returning(Result(7, ())), "whose answer is a string or None, got 7"),
     "no candidates": (returning(Result("7", None)), "whose candidates are Candidates, got None"),
     "texts as candidates": (returning(Result("7", ("7",))), "whose candidates are Candidates, got .'7'"),
-    "a number of candidates": (returning(Result("7", 3)), "whose candidates are Candidates, got 3"),
     "yields nothing": (yielded(lambda: None), "expected an effect .*got NoneType"),
-    "yields a text": (yielded(lambda: "text"), "expected an effect .*got str"),
     "yields a request": (yielded(lambda: Request((1,))), "expected an effect .*got Request"),
-    "yields the class": (yielded(lambda: Generate), "expected an effect .*got type"),
-    "one request": (yielded(lambda: Generate(Request((1,)))), REQUESTS + "Request"),
-    "no requests": (yielded(lambda: Generate(None)), REQUESTS + "None"),
-    "prompts": (yielded(lambda: Generate([(1, 2)])), REQUESTS + r"\[\(1, 2\)\]"),
-    "a text of it": (yielded(lambda: Generate("ask")), REQUESTS + "'ask'"),
+    "one request": (yielded(lambda: Generate(Request((1,)))), "expected a list of Requests, got Request"),
+    "prompts": (yielded(lambda: Generate([(1, 2)])), "expected a list of Requests, got "),
 }
 
 
@@ -287,15 +239,9 @@ class Ask(Effect):
 
 ANSWERS = {
     "short": ([], r"\[\]"),
-    "long": ([1, 2, 3], r"\[1, 2, 3\]"),
     "nothing": (None, "None"),
-    "a number": (5, "5"),
     "a text": ("ab", "'ab'"),
-    "a mapping": ({}, r"\{\}"),
-    "a set": ({1}, r"\{1\}"),
     "a generator": ((i for i in range(1)), "<generator"),
-    "a tensor": (torch.zeros(1), "tensor"),
-    "the engine": (lambda: 1, "<function"),
 }
 
 
@@ -316,15 +262,9 @@ def test_an_effect_s_function_that_errs_is_told_in_one_line(reasoner, monkeypatc
 
 SHAPES = {
     "q stays": lambda X: X.mean(-1),
-    "d stays": lambda X: X.squeeze(-2),
     "turned": lambda X: X.mean((-1, -2)).mT,
-    "flat": lambda X: X.flatten(),
     "a number": lambda X: X.mean(),
-    "problems lost": lambda X: X.mean((-1, -2))[:, :1],
-    "points lost": lambda X: X.mean((-1, -2))[:1],
     "a point less": lambda X: X.mean((-1, -2))[1:],
-    "one more": lambda X: X.mean((-1, -2)).unsqueeze(0),
-    "one more at the end": lambda X: X.mean((-1, -2)).unsqueeze(-1),
     "over points": lambda X: X.mean((0, -1, -2)),
 }
 """Values of another shape than (points, problems), from X (points, problems, 1, d)."""
@@ -336,7 +276,6 @@ def test_an_acquisition_function_of_another_shape_is_told_in_one_line(reasoner, 
         def forward(self, X):
             return SHAPES[name](X)
 
-    wanted = r"acquisition: expected .*got Mine \(expected values \(points, problems\) = \(3, [12]\) at X"
-    with pytest.raises(UserError, match=wanted) as error:
+    with pytest.raises(UserError, match=r"acquisition: expected .*got Mine \(expected values") as error:
         reasoner.solve(QUESTION, acquisition=Mine)
     assert len(str(error.value).splitlines()) == 1

@@ -13,8 +13,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.method.cot import ChainOfThought
-from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.sampling import ChainOfThought, SelfConsistency
 from soft_reasoning.prompts import Wording
 from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate

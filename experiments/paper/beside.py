@@ -75,7 +75,7 @@ OWN: dict[str, Any] = {
         "rounds": (4,),
         "stopping.rule": ("agreement", "difference", "improvement"),
         "verifier": ("multi_generate",),
-        "verifier.presentation": ("all_in_one_prompt", "one_by_one", "none"),  # not the public code's
+        "verifier.presentation": ("together", "one_by_one", "none"),  # not the public code's
     },
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""

@@ -120,7 +120,7 @@ def finals_table(questions: Sequence[Recorded], texts: int) -> Table:
     """The final rules of ``verified_sampling verifier=program``."""
     results: dict[str, list[float]] = {}
     programs = min(len(question.programs) for question in questions)
-    rules = ("reward_vote", "weighted_vote", "borda", "vote", "best_reward")
+    rules = ("reward_vote", "weighted_vote", "vote", "best_reward")
     finals = {rule: FinalAnswer(rule) for rule in rules}
     finals["weighted_vote, verifier_weight=2"] = FinalAnswer("weighted_vote", verifier_weight=2)
     for name, final in finals.items():

@@ -10,12 +10,11 @@ import numpy as np
 
 from experiments.real_models.recording import Answered, Recorded
 from soft_reasoning.answers import Grader
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probability
 from soft_reasoning.judge.reward import Reward
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.lab.reports.statistics import paired_bootstrap
 from soft_reasoning.method.mixed_consistency import MixedConsistency
-from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import Candidate
 
 Scores: TypeAlias = Sequence[Sequence[float]]
@@ -81,7 +80,7 @@ class Rules:
 
     def settled(self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()) -> float:
         """How sure it is that the leading answer of ``texts`` and ``programs`` stays ahead."""
-        return settled(self._votes(texts, programs, method, scores)[1])
+        return lead_probability(self._votes(texts, programs, method, scores)[1])
 
     def voted(
         self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()

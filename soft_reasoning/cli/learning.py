@@ -22,7 +22,7 @@ from soft_reasoning.configuration.context import build_context, build_engine, ch
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
-from soft_reasoning.judge.probe import Probe
+from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots

@@ -219,7 +219,7 @@ def check_wording(prompt: Settings, method: Method) -> None:
     """
     wording = build_wording(prompt)
     for part in worded_parts(method):
-        if isinstance(part, ModelVerifier) and part.presentation.shows_candidates:
+        if isinstance(part, ModelVerifier) and part.shows_candidates:
             wording.review(part.name)
     programs = [part for part in worded_parts(method) if isinstance(part, Programs) and not part.model]
     if programs and prompt.get("answer_type") == "open":

@@ -13,21 +13,19 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
 from soft_reasoning.judge.final import RULES, FinalAnswer
-from soft_reasoning.judge.model_verifier import ModelVerifier
-from soft_reasoning.judge.probe import ProbeVerifier
+from soft_reasoning.judge.hidden_states import HiddenStateJudge
+from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice
 from soft_reasoning.judge.programs import ProgramVerifier
-from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote, WithAnalyses
-from soft_reasoning.judge.review import NamedChoice, OneByOne, WithoutCandidates
+from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote
 from soft_reasoning.judge.reward import Reward
 from soft_reasoning.judge.verifier import NoVerifier, Oracle
-from soft_reasoning.method.cot import ChainOfThought
 from soft_reasoning.method.cot_decoding import CotDecoding
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.method.prefix_scorer import PrefixScorer
 from soft_reasoning.method.program_consistency import ProgramConsistency
 from soft_reasoning.method.random_soft_prompts import RandomSoftPrompts
 from soft_reasoning.method.rap import ReasoningViaPlanning
-from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.sampling import ChainOfThought, SelfConsistency
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.method.verified_sampling import VerifiedSampling
@@ -171,7 +169,7 @@ DECODINGS = {
     "greedy": part(Sampling, short=_WARMTH),  # the paper: the answer is a function of the soft token
 }
 
-_ALONE: dict[str, Any] = {"presentation": part(OneByOne)}
+_ALONE: dict[str, Any] = {"presentation": "one_by_one"}
 _JUDGE: dict[str, Any] = {**_ALONE, "name": "single_judge", "judgement": part(NamedChoice)}
 VERIFIERS = {
     "program": part(ProgramVerifier),
@@ -180,9 +178,9 @@ VERIFIERS = {
     "multi_judge": part(ModelVerifier, name="multi_judge", judgement=part(NamedChoice)),
     "single_judge": part(ModelVerifier, **_JUDGE, confidence="sequence_prob"),
     "probability": part(ModelVerifier, **_JUDGE, confidence="verdict_prob"),
-    "fresh": part(ModelVerifier, name="fresh", presentation=part(WithoutCandidates)),  # a control
-    "released": part(ModelVerifier, presentation=part(WithAnalyses), judgement=part(ReleasedSolution)),
-    "probe": part(ProbeVerifier),
+    "fresh": part(ModelVerifier, name="fresh", presentation="unseen"),  # a control
+    "released": part(ModelVerifier, presentation="with_analyses", judgement=part(ReleasedSolution)),
+    "probe": part(HiddenStateJudge),
     "none": part(NoVerifier),
     "oracle": part(Oracle, chooses={"final": "reward_vote"}),  # a perfect judge is not to be outvoted
 }

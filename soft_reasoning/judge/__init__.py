@@ -1,1 +1,1 @@
-"""Verifiers, values of unfinished solutions, coherence, rewards and final-answer rules."""
+"""Verifiers, rewards and rules of the final answer."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import choice, real
@@ -13,8 +14,8 @@ from soft_reasoning.judge.reward import rewards_of
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.types import Candidate
 
-RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
-VOTES = RULES[:4]
+RULES = ("vote", "reward_vote", "weighted_vote", "best_reward", "verifier")
+VOTES = RULES[:3]
 """Rules that give each vote a weight."""
 
 
@@ -76,28 +77,19 @@ class FinalAnswer:
 
     Args:
         rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest reward.
-            ``weighted_vote`` counts a candidate's reward, at least 0, or 1 if no reward is above 0 (DeepConf,
-            Fu et al., arXiv 2508.15260). ``borda`` gives the i-th best of N candidates
-            (N - i + 1)^``power`` votes (the Borda vote of Kang et al., arXiv 2502.18581).
+            ``weighted_vote`` counts a candidate's reward, at least 0, or 1 if no reward is above 0.
             ``best_reward`` takes the answer of the candidate of highest reward. ``verifier`` takes the
             verifier's last parsed answer, else the vote.
         verifier_weight: Total weight of the verifier's answers of a round, in candidates; each answer is
             multiplied by its confidence. 0 leaves them out.
-        keep: Share of the candidates with an answer that vote, by highest reward: DeepConf's filter, whose
-            threshold is a linearly interpolated percentile.
-        power: Exponent of ``borda``; 0 is a majority vote.
     """
 
     rule: str = "weighted_vote"
     verifier_weight: float = 1.0
-    keep: float = 1.0
-    power: float = 0.5
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
         real("verifier_weight", self.verifier_weight, least=0.0)
-        real("keep", self.keep, above=0.0, most=1.0)
-        real("power", self.power, least=0.0)
 
     @property
     def reads_verdicts(self) -> bool:
@@ -113,43 +105,35 @@ class FinalAnswer:
                 if answer is not None:
                     return answer
         if self.rule == "best_reward":
-            answers = standing(history.candidates, answer_type)
-            ranked = (answers[i] for i in _by_reward(history))
-            return next((answer for answer in ranked if answer is not None), None)
+            answers = eligible_answers(history.candidates, answer_type)
+            pairs = zip(answers, rewards_of(history.candidates), strict=True)
+            answered = [pair for pair in pairs if pair[0] is not None]
+            return max(answered, key=lambda pair: pair[1])[0] if answered else None
         votes = self.votes(history)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
     def votes(self, history: SearchHistory) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
-        answers = standing(history.candidates, history.answer_type)
-        votes = [*zip(answers, self._weights(history, answers), strict=True)]
+        answers = eligible_answers(history.candidates, history.answer_type)
+        votes = [*zip(answers, self._weights(history.candidates), strict=True)]
         for verdict in history.verdicts:
             share = self.verifier_weight / max(1, len(verdict.answers))
             votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
         return votes
 
-    def _weights(self, history: SearchHistory, answers: Sequence[str | None]) -> list[float]:
-        candidates = history.candidates
-        weights = [1.0] * len(candidates)
+    def _weights(self, candidates: Sequence[Candidate]) -> list[float]:
         if self.rule == "reward_vote":
             rewards = rewards_of(candidates)
             lowest = min(rewards, default=0.0)
-            weights = [1e-6 + r - lowest for r in rewards]  # equal rewards count the same
-        elif self.rule == "weighted_vote":
+            return [1e-6 + r - lowest for r in rewards]  # equal rewards count the same
+        if self.rule == "weighted_vote":
             positive = [max(0.0, r) for r in rewards_of(candidates)]
-            weights = positive if any(positive) else weights
-        elif self.rule == "borda":
-            for place, i in enumerate(_by_reward(history)):
-                weights[i] = (len(candidates) - place) ** self.power
-        if self.keep < 1:
-            order = [i for i in _by_reward(history) if answers[i] is not None]
-            dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
-            for i in order[len(order) - dropped :]:
-                weights[i] = 0.0
-        return weights
+            if any(positive):
+                return positive
+        return [1.0] * len(candidates)
 
 
-def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | None]:
+def eligible_answers(candidates: Sequence[Candidate], answer_type: str) -> list[str | None]:
     """Return the answer of each candidate that may be the final one; None for a free text that was cut.
 
     If no finished candidate has an answer, cut texts count.
@@ -158,7 +142,7 @@ def standing(candidates: Sequence[Candidate], answer_type: str) -> list[str | No
     return [None if finished and c.cut and answer_type in FREE else c.answer for c in candidates]
 
 
-def lost_at(candidate: Candidate, answer_type: str) -> int | None:
+def tokens_when_cut(candidate: Candidate, answer_type: str) -> int | None:
     """Return the tokens after which a limit cut a candidate before its answer ended; None for others."""
     lost = candidate.cut and (candidate.answer is None or answer_type in FREE)
     return candidate.generated_tokens if lost else None
@@ -175,10 +159,17 @@ def cut_warning(lost: int, candidates: int, tokens: int, limits: Iterable[str]) 
     return f"{lost} of {candidates} candidates were cut at {tokens} tokens; raise {options}"
 
 
-def _by_reward(history: SearchHistory) -> list[int]:
-    """Indices of the candidates, the highest reward first, equal rewards in their order."""
-    rewards = rewards_of(history.candidates)
-    return sorted(range(len(rewards)), key=lambda i: -rewards[i])
+def lead_probability(votes: Sequence[float]) -> float:
+    """Return the probability that the leading answer stays ahead of the second.
+
+    For the weights v1 and v2 of the two best answers it is P(p > 1/2) with p ~ Beta(v1 + 1, v2 + 1), the Beta
+    criterion of Adaptive-Consistency (arXiv 2305.11860).
+
+    Args:
+        votes: The weight of each distinct answer.
+    """
+    first, second, *_ = [*sorted(votes, reverse=True), 0.0, 0.0]
+    return float(beta.sf(0.5, first + 1, second + 1))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,23 @@
 """The same model judges a round's candidates, or another model does (paper, "Optimisation Objective").
 
-A :class:`ModelVerifier` combines a presentation and a judgement; ``configuration/registry.py`` names the
-combinations.
+A :class:`ModelVerifier` combines a presentation (candidates together, one by one, unseen) and a judgement (a
+fresh solution, a named choice); the registry names the combinations.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from soft_reasoning.answers import FREE
+from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import OptionError, choice, counts, real, whole
-from soft_reasoning.judge.review import (
-    AllInOnePrompt,
-    FreshSolution,
-    Judgement,
-    NamedChoice,
-    OneByOne,
-    fitting,
-    verdict_probability,
-    warn_of_bound,
-)
 from soft_reasoning.judge.reward import coherence
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.method import Context, Steps
@@ -41,10 +34,67 @@ from soft_reasoning.types import (
     UserError,
 )
 
+log: logging.Logger = logging.getLogger(__name__)
+
+PRESENTATIONS = ("together", "one_by_one", "unseen", "with_analyses")
 SHOWN = ("reasoning", "answer")
 CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
 ALTERNATIVES = 10
 """Number of likeliest tokens among which 1, 0 and None are looked for."""
+
+
+@dataclass(frozen=True)
+class FreshSolution:
+    """The model writes a new solution; candidates that agree with its answer are correct.
+
+    ``writes_answer``: whether the text is a solution with an answer, which may vote.
+    """
+
+    writes_answer: ClassVar[bool] = True
+
+    def complete(self, text: str) -> bool:
+        """Whether a text that was cut at its length already holds the verdict."""
+        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
+
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
+        """Return the answer of the model's solution, or None if it writes none."""
+        return grader.extract(text, problem.answer_type, problem.question)
+
+    def scores(
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
+    ) -> list[float]:
+        """Return 1 for each candidate that ``text`` calls correct, else 0.
+
+        ``first`` is the number of the first candidate in the prompt.
+        """
+        kind = problem.answer_type
+        answer = self.read(text, problem, grader)
+        return [float(answer is not None and grader.equal(c.answer, answer, kind)) for c in candidates]
+
+
+@dataclass(frozen=True)
+class NamedChoice:
+    """The model writes the numbers of the correct candidates, or None, on its last ``Correct:`` line.
+
+    A candidate alone in its prompt counts as correct if the first 0 or 1 of that line is 1. If the prompt
+    numbers candidates from 0, it is named, too.
+    """
+
+    writes_answer: ClassVar[bool] = False
+
+    def complete(self, text: str) -> bool:
+        return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
+
+    def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
+        return None
+
+    def scores(
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader, first: int
+    ) -> list[float]:
+        named = verdict_numbers(text)
+        if len(candidates) == first == 1:
+            return [float(next((number for number in named if number in (0, 1)), 0))]
+        return [float(i in named) for i in range(first, first + len(candidates))]
 
 
 class Review(NamedTuple):
@@ -81,7 +131,9 @@ class ModelVerifier:
 
     Args:
         name: The name of its wording, an entry of ``prompt.wording.reviews``.
-        presentation: Which candidates share a prompt, and what the prompt shows.
+        presentation: How candidates are shown: ``together`` in one prompt, ``one_by_one`` in a prompt each,
+            ``unseen`` not at all (the prompt is the problem, a control), ``with_analyses`` together, after
+            the verifier's texts of earlier rounds (the public code).
         judgement: How scores are read from the text.
         samples: Judgements per prompt; a score is the share of them that call the candidate correct.
         temperature: Sampling temperature of the judgements.
@@ -103,12 +155,12 @@ class ModelVerifier:
         UserError: For a value out of its range.
 
     Example:
-        >>> ModelVerifier(name="single_judge", presentation=OneByOne(), judgement=NamedChoice())
+        >>> ModelVerifier(name="single_judge", presentation="one_by_one", judgement=NamedChoice())
     """
 
     name: str = "multi_generate"
-    presentation: AllInOnePrompt = field(default_factory=AllInOnePrompt)
-    judgement: Judgement = field(default_factory=FreshSolution)
+    presentation: str = "together"
+    judgement: FreshSolution | NamedChoice = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
     show: str = "reasoning"
@@ -125,9 +177,10 @@ class ModelVerifier:
             real("temperature", self.temperature, above=0.0, fix=fix)
         if self.shots is not None:
             whole("shots", self.shots, least=0)
-        for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
-            choice(key, getattr(self, key), known)
-        alone = isinstance(self.presentation, OneByOne) and not self.answers_itself
+        choice("presentation", self.presentation, PRESENTATIONS)
+        choice("show", self.show, SHOWN)
+        choice("confidence", self.confidence, CONFIDENCES)
+        alone = self.presentation == "one_by_one" and not self.answers_itself
         if self.confidence == "verdict_prob" and not alone:
             raise OptionError(
                 "confidence",
@@ -139,6 +192,11 @@ class ModelVerifier:
     def answers_itself(self) -> bool:
         """Whether it writes solutions with answers, which may vote."""
         return self.judgement.writes_answer
+
+    @property
+    def shows_candidates(self) -> bool:
+        """Whether its prompt is a review of candidates, not the problem alone."""
+        return self.presentation != "unseen"
 
     def answer_alone(
         self, problem: Problem, context: Context
@@ -154,16 +212,16 @@ class ModelVerifier:
         kind, grader = problem.answer_type, context.grader
         if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
-            if not self.presentation.shows_candidates:
+            if not self.shows_candidates:
                 raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores: list[float | None] = [0.0] * len(candidates)
         agreement: list[float | None] = [0.0] * len(candidates)
-        groups = self.presentation.groups(shown)
-        if not groups:
+        if not shown and self.shows_candidates:
             return Verdict(tuple(scores))
+        groups = [[i] for i in shown] if self.presentation == "one_by_one" else [shown]
         judged = [[candidates[i] for i in group] for group in groups]
         grouped = yield from self.ask(
             problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier
@@ -227,9 +285,10 @@ class ModelVerifier:
         self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> tuple[Prompt, int]:
         """The prompt, and how many of the candidates ``shown`` it has room for."""
-        if not self.presentation.shows_candidates:
+        if not self.shows_candidates:
             return context.prompts.solve(problem), len(shown)
-        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
+        analyses = self.presentation == "with_analyses"
+        before = [text for verdict in earlier for text in verdict.texts] if analyses else []
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
         review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
@@ -243,8 +302,7 @@ class ModelVerifier:
 
     def _first_number(self, context: Context) -> int:
         """The number of the first candidate in a prompt."""
-        shows = self.presentation.shows_candidates
-        return context.prompts.wording.review(self.name).first if shows else 1
+        return context.prompts.wording.review(self.name).first if self.shows_candidates else 1
 
     def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(
@@ -264,3 +322,68 @@ class ModelVerifier:
         if self.confidence == "mean_prob":
             return coherence(completion, "mean_prob")
         return math.exp(coherence(completion, "sum_logprob"))
+
+
+def fitting(
+    show: Callable[[Sequence[str]], Prompt], earlier: Sequence[str], solutions: Sequence[str], room: int
+) -> tuple[Prompt, int]:
+    """Return the prompt that ``show`` builds from ``earlier`` and ``solutions``, and how many texts it shows.
+
+    If they take more than ``room`` tokens, the first of ``earlier`` are left out, then the last of
+    ``solutions``, so that the remaining solutions keep their numbers.
+    """
+    texts = [*earlier, *solutions]
+
+    def build(count: int) -> Prompt:
+        first = max(0, min(len(earlier), len(texts) - count))
+        return show(texts[first : first + count])
+
+    prompt, count = build(len(texts)), len(texts)
+    if count > 1 and len(prompt.ids) > room:
+        count = 1 + bisect_right(range(2, count), room, key=lambda size: len(build(size).ids))
+        prompt = build(count)
+    return prompt, count
+
+
+@cache
+def warn_of_bound(kind: str, context_length: int) -> None:
+    """Warn once per process rather than in every round of every problem."""
+    log.warning(
+        "verifier=%s: the model's context of %d tokens has no room for all candidates of a round, so the "
+        "last are not shown; lower k or use verifier.show=answer",
+        kind,
+        context_length,
+    )
+
+
+def verdict_numbers(text: str) -> tuple[int, ...]:
+    """Return the integers of up to three digits on the last ``Correct:`` line of ``text``, in order.
+
+    Without such a line the first line is read, since the prompt may end in ``Correct:``. Text without digits,
+    such as "None", gives no integers.
+    """
+    marked = re.findall(r"Correct:([^\n]*)", text)
+    line = marked[-1] if marked else text.strip().partition("\n")[0]
+    return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
+
+
+def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
+    """Return the probability of 1 against 0 and None at the verdict.
+
+    The verdict is the first token other than white space, after the last "Correct:" if there is such a mark.
+    None if the text ends before it, or if none of the likeliest tokens there is 1, 0 or None.
+    """
+    words = [tokenizer.decode([token]).strip() for token in completion.token_ids]
+    marks = [i for i, word in enumerate(words) if word.endswith(":")]
+    start = next((i + 1 for i in reversed(marks) if "Correct" in "".join(words[max(0, i - 3) : i + 1])), 0)
+    place = next((i for i in range(start, len(words)) if words[i]), None)
+    if place is None or place >= len(completion.top_logprobs):
+        return None
+    top = completion.top_logprobs[place]
+    shares = {"1": 0.0, "0": 0.0, "None": 0.0}
+    for token, logprob in zip(top.ids, top.logprobs, strict=True):
+        word = tokenizer.decode([token]).strip()
+        if word in shares:
+            shares[word] += math.exp(logprob)
+    total = sum(shares.values())
+    return shares["1"] / total if total else None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.judge.final import SearchHistory
-from soft_reasoning.judge.review import AllInOnePrompt, FreshSolution
+from soft_reasoning.judge.model_verifier import FreshSolution
 from soft_reasoning.types import Problem
 
 NO_NUMBER, FAILED = "None", "-9999"
@@ -56,17 +55,6 @@ class ReleasedGrader(Grader):
             return truth(answer)
         number = re.search(r"\d+(?:\.\d+)?", answer.replace(",", ""))
         return number.group() if number else None
-
-
-@dataclass(frozen=True)
-class WithAnalyses(AllInOnePrompt):
-    """All candidates in one prompt, after the verifier's earlier analyses, numbered like solutions.
-
-    Only the candidates of the round are scored, those of earlier rounds never again.
-    """
-
-    def before(self, earlier: Sequence[str]) -> Sequence[str]:
-        return earlier
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ Only ``fresh``, which never shows candidates, is called anyway.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -82,54 +81,32 @@ def verify(
     """Return the verdict of ``verifier``, whether it returns the verdict or yields effects first.
 
     Raises:
-        UserError: If it takes other parameters or returns anything else.
+        UserError: If it returns anything else.
     """
-    name = getattr(verifier, "name", type(verifier).__name__)
-    try:
-        inspect.signature(verifier.verify).bind(problem, candidates, context, earlier)
-    except TypeError as error:
-        raise UserError(
-            f"verifier={name}: expected verify(problem, candidates, context, earlier), got one that does not "
-            f"take them ({error})"
-        ) from error
     verdict: Any = verifier.verify(problem, candidates, context, earlier)
     if isinstance(verdict, Generator):
         verdict = yield from verdict
+    name = getattr(verifier, "name", type(verifier).__name__)
     if not isinstance(verdict, Verdict):
         raise UserError(
             f"verifier={name}: expected verify to return a Verdict, or to yield effects and return one, got "
             f"{verdict!r:.80}"
         )
-    return _checked(verdict, len(candidates), name)
+    read = [_scores(values, len(candidates), name) for values in (verdict.scores, verdict.agreement)]
+    return replace(verdict, scores=read[0], agreement=read[1])
 
 
-def _checked(verdict: Verdict, count: int, name: str) -> Verdict:
-    """``verdict`` with scores that are floats; raises UserError unless it is one of ``count`` candidates."""
-    scores: list[tuple[float | None, ...]] = []
-    for values in (verdict.scores, verdict.agreement):
-        if not isinstance(values, tuple | list) or len(values) != count:
-            raise UserError(
-                f"verifier={name}: expected a Verdict with {count} scores, one for each candidate, got "
-                f"{values!r:.80}"
-            )
-        scores.append(tuple(None if value is None else read_score(value, name) for value in values))
-    for answer in verdict.answers:
-        if not isinstance(answer, str | None):
-            raise UserError(f"verifier={name}: expected answers that are strings or None, got {answer!r:.80}")
-    if len(verdict.weights) != len(verdict.answers):
-        raise UserError(
-            f"verifier={name}: expected {len(verdict.answers)} weights, one for each answer, got "
-            f"{verdict.weights!r:.80}"
-        )
-    return replace(verdict, scores=scores[0], agreement=scores[1])
+def _scores(values: Any, count: int, name: str) -> tuple[float | None, ...]:
+    """Return ``values`` as ``count`` scores in [0, 1] or None."""
+    scores: list[Any] = list(values) if isinstance(values, Iterable) else []
+    if len(scores) != count:
+        expected = f"expected {count} scores, one for each candidate"
+        raise UserError(f"verifier={name}: {expected}, got {values!r:.80}")
+    return tuple(None if score is None else _score(score, name) for score in scores)
 
 
-def read_score(value: Any, name: str) -> float:
-    """Return a score of the verifier ``name`` (a number, or a scalar of numpy or torch) as a float.
-
-    Raises:
-        UserError: Unless it is a number in [0, 1].
-    """
+def _score(value: Any, name: str) -> float:
+    """Return a number, or a scalar of numpy or torch, as a float in [0, 1]."""
     value = getattr(value, "item", lambda: value)()
     value = float(value) if isinstance(value, bool) else value
     return real(f"verifier={name}: score", value, least=0.0, most=1.0)
@@ -181,21 +158,9 @@ class FunctionVerifier:
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Verdict:
-        """Judge ``candidates``.
-
-        Raises:
-            UserError: Unless the function returns a score or None for each candidate.
-        """
-        values = self.function(problem.question, list(candidates))
-        try:
-            scores = list(values)
-        except TypeError:
-            scores = []
-        if len(scores) != len(candidates):
-            raise UserError(
-                f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
-            )
-        return Verdict(tuple(scores))
+        """Judge ``candidates``; :func:`verify` checks what the function returns."""
+        values: Any = self.function(problem.question, list(candidates))
+        return Verdict(tuple(values) if isinstance(values, Iterable) else values)
 
 
 def as_verifier(value: Any) -> Verifier:

@@ -1,1 +1,1 @@
-"""Methods, of the paper and published after it: one per file, and none imports another."""
+"""Methods, of the paper and published after it; none imports another."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.judge.final import standing
+from soft_reasoning.judge.final import eligible_answers
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.schedule.solutions import read_candidate
 from soft_reasoning.types import MAX_NEW_TOKENS, Completion, Problem, Result, Sampling
@@ -40,5 +40,5 @@ def majority_vote(
 ) -> Result:
     """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
     candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
-    answer = context.grader.vote(standing(candidates, problem.answer_type), problem.answer_type)
+    answer = context.grader.vote(eligible_answers(candidates, problem.answer_type), problem.answer_type)
     return Result(answer, candidates, trace)

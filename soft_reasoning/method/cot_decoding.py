@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engine.text import decode
-from soft_reasoning.judge.final import standing
+from soft_reasoning.judge.final import eligible_answers
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
@@ -23,7 +23,7 @@ from soft_reasoning.schedule.solutions import join, read_candidate, resume, solu
 from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
-AGGREGATES = ("majority", "delta_sum", "delta_max")
+AGGREGATES = ("majority", "delta_sum")
 MARGIN = 2
 """Number of likeliest tokens whose probabilities define a margin."""
 
@@ -39,8 +39,8 @@ class CotDecoding(SampledMethod):
     Args:
         paths: Number of first tokens.
         continuation: ``sample`` or ``greedy``.
-        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
-            ``delta_max`` takes the most confident path. The likelier first token wins a tie.
+        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree. The likelier
+            first token wins a tie.
     """
 
     paths: int = 5
@@ -86,13 +86,8 @@ class CotDecoding(SampledMethod):
         first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        answers = standing(candidates, problem.answer_type)
-        if weights and self.aggregate == "delta_max":
-            parsed = [i for i, answer in enumerate(answers) if answer is not None]
-            best = max(parsed, key=weights.__getitem__, default=None)
-            answer = None if best is None else answers[best]
-        else:
-            answer = context.grader.vote(answers, problem.answer_type, weights)
+        answers = eligible_answers(candidates, problem.answer_type)
+        answer = context.grader.vote(answers, problem.answer_type, weights)
         return Result(answer, candidates, (trace,))
 
 

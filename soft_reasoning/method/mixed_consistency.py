@@ -14,13 +14,12 @@ from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.final import same_answers, standing
-from soft_reasoning.judge.probe import Probe
+from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
+from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import Candidate, Generate, Problem, Result
 
 
@@ -29,7 +28,7 @@ class MixedConsistency(SampledMethod):
     """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
     The programs come first, since they are short. Then solutions follow one by one until the vote is settled
-    (the Beta rule of :class:`~soft_reasoning.search.Stopping`). With a probe a solution's weight is its score
+    (:func:`~soft_reasoning.judge.final.lead_probability`). With a probe a solution's weight is its score
     as a multiple of the mean score of those with an answer. Candidates are the solutions, then the programs.
     The trace holds the weight of each. The options of the solutions are those of :class:`SampledMethod`.
 
@@ -69,9 +68,9 @@ class MixedConsistency(SampledMethod):
         written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
         programs, solutions = [program.candidate for program in written], list[Candidate]()
         grader, kind, log_odds = context.grader, problem.answer_type, list[float]()
-        answers = standing(programs, kind)
+        answers = eligible_answers(programs, kind)
         weights, sums = self.votes([], answers, grader, kind)
-        while len(solutions) < self.samples and settled(sums) < self.confidence:
+        while len(solutions) < self.samples and lead_probability(sums) < self.confidence:
             last = len(solutions) + 1 if self.confidence < 1 else self.samples
             completions = yield Generate(
                 [
@@ -85,7 +84,7 @@ class MixedConsistency(SampledMethod):
                 log_odds += yield from self.probe.read_log_odds(problem, new, context)
                 scores = self.probe.scores(log_odds, [c.answer for c in solutions], grader, kind)
                 solutions = [replace(c, verified=x) for c, x in zip(solutions, scores, strict=True)]
-            answers, count = standing([*solutions, *programs], kind), len(solutions)
+            answers, count = eligible_answers([*solutions, *programs], kind), len(solutions)
             scores = [candidate.verified for candidate in solutions]
             weights, sums = self.votes(answers[:count], answers[count:], grader, kind, scores)
         answer = grader.vote(answers, kind, weights)

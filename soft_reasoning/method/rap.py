@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.method.base import SampledMethod
+from soft_reasoning.method.tree import Node, search, votes
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import ask_yes_no
-from soft_reasoning.search.mcts import Node, search, votes
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
@@ -37,35 +37,6 @@ SETTLED = 0.5
 """Share of the sampled answers at which sampling ends, if no other answer is as frequent."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
-
-
-Earlier: TypeAlias = Sequence[tuple[str, str]]
-"""Earlier sub-questions with their answers."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A sub-question with its usefulness, and after its visit its answer.
-
-    Attributes:
-        question: The sub-question.
-        useful: Its usefulness according to the model, in [0, 1].
-        tokens: Tokens of question and answer.
-        answer: The answer as written.
-        parsed: The parsed answer.
-        confidence: Share of the ``drawn`` answers that agree with it.
-        drawn: Number of sampled answers.
-        round: Round of the visit.
-    """
-
-    question: str
-    useful: float
-    tokens: int
-    answer: str = ""
-    parsed: str | None = None
-    confidence: float = 0.0
-    drawn: int = 0
-    round: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +88,13 @@ class ReasoningViaPlanning(SampledMethod):
         nodes = [root]  # in the order of their creation
 
         def visit(node: Node, iteration: int) -> Steps[None]:
-            stage = nodes.index(node)
-            earlier = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
-            reward = 0.0
+            stage, reward = nodes.index(node), 0.0
             if node is not root:
-                node.step = yield from self._answer(node.step, earlier, problem, context, stage, iteration)
-                reward = self._reward(node.step.useful, node.step.confidence)
-                earlier.append((node.step.question, node.step.answer))
-            if node is root or END not in node.step.question:
-                for step in (yield from self._propose_questions(earlier, problem, context, stage)):
-                    expected = self._reward(step.useful, self.expected_confidence)
-                    node.children.append(Node(step, node, expected))
+                node.round = iteration
+                yield from self._answer(node, problem, context, stage)
+                reward = self._reward(node.useful, node.confidence)
+            if END not in node.question:
+                node.children = yield from self._next_questions(node, problem, context, stage)
                 nodes.extend(node.children)
             node.reward = reward  # set last: a node that the budget cuts off does not end a chain
 
@@ -137,24 +104,25 @@ class ReasoningViaPlanning(SampledMethod):
         def same(a: str | None, b: str | None) -> bool:
             return context.grader.equal(a, b, problem.answer_type)
 
-        weighted = votes(root, lambda end: end.step.parsed, same)
+        weighted = votes(root, same)
         answer = context.grader.vote([a for a, _ in weighted], problem.answer_type, [w for _, w in weighted])
         ends = [node for node in nodes if node.reward is not None and not node.children]
-        ends.sort(key=lambda end: end.step.round)
+        ends.sort(key=lambda end: end.round)
         return Result(answer, tuple(map(_candidate, ends)), tuple(_describe_nodes(nodes)))
 
     def _reward(self, useful: float, confidence: float) -> float:
         return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
 
-    def _propose_questions(
-        self, earlier: Earlier, problem: Problem, context: Context, stage: int
-    ) -> Steps[list[Step]]:
-        """The different sub-questions that may follow the steps ``earlier``, with their usefulness."""
+    def _next_questions(
+        self, node: Node, problem: Problem, context: Context, stage: int
+    ) -> Steps[list[Node]]:
+        """The different sub-questions that may follow ``node``, with their usefulness."""
         overall = overall_question(problem.question)
         final = f"{FINAL} {overall}"
         tokens: dict[str, int] = {}  # by question, in the order sampled
-        if len(earlier) + 1 < self.depth:
-            prompt = self._prompt("rap_question", problem, context, earlier)
+        chain = node.chain
+        if len(chain) + 1 < self.depth:
+            prompt = self._prompt("rap_question", problem, context, chain)
             completions = yield Generate(
                 self._requests(prompt, range(self.actions), problem, context, "question", stage)
             )
@@ -166,19 +134,15 @@ class ReasoningViaPlanning(SampledMethod):
                     tokens.setdefault(question, completion.generated_tokens)
         if not tokens:
             tokens[final] = 0
-        prompts = [
-            self._prompt("rap_useful", problem, context, earlier, asked=question) for question in tokens
-        ]
+        prompts = [self._prompt("rap_useful", problem, context, chain, asked=question) for question in tokens]
         usefulness = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
         return [
-            Step(question, useful, count)
+            Node(question, useful, count, node, self._reward(useful, self.expected_confidence))
             for (question, count), useful in zip(tokens.items(), usefulness.tolist(), strict=True)
         ]
 
-    def _answer(
-        self, step: Step, earlier: Earlier, problem: Problem, context: Context, stage: int, round: int
-    ) -> Steps[Step]:
-        """Return ``step`` with its most frequent answer.
+    def _answer(self, node: Node, problem: Problem, context: Context, stage: int) -> Steps[None]:
+        """Give ``node`` its most frequent answer.
 
         Unparsed answers count as a separate answer if the answer is a number, and are left out otherwise.
 
@@ -186,10 +150,10 @@ class ReasoningViaPlanning(SampledMethod):
             BudgetSpent: If the budget allows no answer.
         """
         kind = problem.answer_type
-        if END not in step.question and kind not in ("number", "latex"):
+        if END not in node.question and kind not in ("number", "latex"):
             kind = "text"  # intermediate answers, for example before a yes or no, are of any kind
 
-        prompt = self._prompt("rap_answer", problem, context, earlier, asked=step.question)
+        prompt = self._prompt("rap_answer", problem, context, node.chain[:-1], asked=node.question)
         drawn: list[Completion] = []
         while True:
             numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
@@ -205,19 +169,14 @@ class ReasoningViaPlanning(SampledMethod):
             if ended or (most / len(drawn) >= SETTLED and not tied):
                 break
         chosen = groups[0][0] if groups else 0
-        return replace(
-            step,
-            answer=_line(drawn[chosen].text),
-            parsed=parsed[chosen],
-            confidence=most / len(drawn),
-            drawn=len(drawn),
-            round=round,
-            tokens=step.tokens + drawn[chosen].generated_tokens,
-        )
+        node.answer, node.parsed = _line(drawn[chosen].text), parsed[chosen]
+        node.confidence, node.drawn = most / len(drawn), len(drawn)
+        node.tokens += drawn[chosen].generated_tokens
 
     def _prompt(
-        self, kind: str, problem: Problem, context: Context, earlier: Earlier, **fields: str
+        self, kind: str, problem: Problem, context: Context, chain: Sequence[Node], **fields: str
     ) -> Prompt:
+        earlier = [(node.question, node.answer) for node in chain]
         shots = self.shots or len(context.prompts.exemplars) or DECOMPOSITIONS
         return context.prompts.task(kind, problem, earlier, shots=shots, **fields)
 
@@ -274,16 +233,14 @@ def _groups(
 
 def _candidate(end: Node) -> Candidate:
     """The chain that ends at ``end`` as a candidate."""
-    chain = [node.step for node in end.path[1:]]
-    last, rewards = chain[-1], [node.reward or 0.0 for node in end.path[1:]]
     # The answer has its own line, so that the record's text gives the same answer.
-    text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
+    text = end.answer if end.parsed is None else f"{end.answer}\nAnswer: {end.parsed}"
     return Candidate(
         text=text,
-        answer=last.parsed,
-        round=last.round,
-        reward=sum(rewards) / len(rewards),
-        generated_tokens=sum(step.tokens for step in chain),
+        answer=end.parsed,
+        round=end.round,
+        reward=sum(node.reward or 0.0 for node in end.chain) / len(end.chain),
+        generated_tokens=sum(node.tokens for node in end.chain),
     )
 
 
@@ -292,12 +249,11 @@ def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():
-        step, entry = node.step, {"node": i, "visits": len(node.returns), "q": node.value}
+        entry: dict[str, Any] = {"node": i, "visits": len(node.returns), "q": node.value}
         if node.parent is not None:
-            entry |= {"parent": number[node.parent], "question": step.question}
-            entry |= {"useful": step.useful}
-        if step is not None and node.reward is not None:
-            entry |= {"answer": step.answer, "parsed": step.parsed, "confidence": step.confidence}
-            entry |= {"drawn": step.drawn, "reward": node.reward, "round": step.round}
+            entry |= {"parent": number[node.parent], "question": node.question, "useful": node.useful}
+            if node.reward is not None:
+                entry |= {"answer": node.answer, "parsed": node.parsed, "confidence": node.confidence}
+                entry |= {"drawn": node.drawn, "reward": node.reward, "round": node.round}
         entries.append(entry)
     return entries

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from soft_reasoning.answers import FREE
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, same_answers
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probability, same_answers
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.reward import Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier, Verdict, Verifier, verify
@@ -34,7 +34,7 @@ class VerifiedMethod:
     final: FinalAnswer = field(default_factory=FinalAnswer)
 
     @property
-    def asked(self) -> Verifier:
+    def active_verifier(self) -> Verifier:
         """The verifier, or none if nothing reads its verdicts; a user's parts are assumed to read them."""
         readers = self.reward, self.stopping, self.final
         read = any(getattr(part, "reads_verdicts", True) for part in readers)
@@ -63,8 +63,8 @@ class Rounds:
 
     def verify(self, candidates: Sequence[Candidate], **entries: Any) -> Steps[None]:
         """Verify a round's candidates together, and add them as :meth:`add` does."""
-        earlier = tuple(self.verdicts)
-        verdict = yield from verify(self._method.asked, self._problem, candidates, self._context, earlier)
+        verifier, earlier = self._method.active_verifier, tuple(self.verdicts)
+        verdict = yield from verify(verifier, self._problem, candidates, self._context, earlier)
         self.add(candidates, verdict, **entries)
 
     def add(self, candidates: Sequence[Candidate], verdict: Verdict, **entries: Any) -> None:
@@ -97,7 +97,7 @@ class Rounds:
             [entry["rewards"] for entry in self.trace],
             agreement=verdict.agreement,
             scores=verdict.scores,
-            votes=None if kind in FREE else history.approval(),
+            lead=None if kind in FREE else lead_probability(history.approval()),
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, number, last, self.trace[-1])

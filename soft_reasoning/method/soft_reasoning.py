@@ -233,7 +233,6 @@ class SearchSpace:
             soft=soft,
             position=self.position,
             sampling=self.method.decoding,
-            top_logprobs=getattr(self.method.reward, "top_logprobs", 0),
         )
 
     def state(self, rounds: Rounds, k: int) -> SearchState:

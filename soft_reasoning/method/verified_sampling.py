@@ -49,12 +49,11 @@ class VerifiedSampling(VerifiedMethod):
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         rounds = Rounds(self, problem, context)
-        fields = {"sampling": self.decoding, "top_logprobs": getattr(self.reward, "top_logprobs", 0)}
         while True:
             number, first = len(rounds.verdicts), len(rounds.candidates)
             requests = [
-                solution_request(problem, context, self.max_new_tokens, index=first + i, **fields)
-                for i in range(self.samples)
+                solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.decoding)
+                for i in range(first, first + self.samples)
             ]
             completions = yield Generate(requests)
             coherence = self.reward.coherence_of

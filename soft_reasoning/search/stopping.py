@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
-
 from soft_reasoning.checks import choice, real, whole
 
 RULES = ("agreement", "sure", "settled", "unanimous", "improvement", "difference", "none")
@@ -28,10 +26,7 @@ class Stopping:
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
-        confidence: Probability for the rule ``settled``. A vote of weights v1 and v2 for the two best answers
-            is settled with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
-            Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
-            verifier.
+        confidence: Probability for the rule ``settled`` that the leading answer stays ahead.
     """
 
     rounds: int = 4
@@ -56,7 +51,7 @@ class Stopping:
         *,
         agreement: Sequence[float | None] = (),
         scores: Sequence[float | None] = (),
-        votes: Sequence[float] | None = (),
+        lead: float | None = None,
         unanimous: bool = False,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
@@ -66,12 +61,13 @@ class Stopping:
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
             scores: The same shares, weighed by the verifier's confidence.
-            votes: The weight of each distinct answer over all rounds; None if answers cannot be compared.
+            lead: Probability that the leading answer of all rounds stays ahead; None if answers cannot be
+                compared.
             unanimous: Whether all candidates of the last round have the same answer.
         """
         best = [max(rewards) for rewards in rewards_by_round]
-        if self.rule == "settled" and votes is not None:
-            converged = settled(votes) >= self.confidence
+        if self.rule == "settled" and lead is not None:
+            converged = lead >= self.confidence
         elif self.rule == "unanimous":
             converged = unanimous
         elif self.rule in ("agreement", "sure", "settled"):
@@ -86,13 +82,3 @@ class Stopping:
         if converged:
             return "converged"
         return "rounds" if len(best) > self.rounds else None
-
-
-def settled(votes: Sequence[float]) -> float:
-    """Return the probability that the leading answer stays ahead of the second.
-
-    Args:
-        votes: The weight of each distinct answer.
-    """
-    first, second, *_ = [*sorted(votes, reverse=True), 0.0, 0.0]
-    return float(beta.sf(0.5, first + 1, second + 1))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

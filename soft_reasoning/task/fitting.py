@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.probe import Probe, read_states, vote_shares
+from soft_reasoning.judge.hidden_states import Probe, read_states, vote_shares
 from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps

@@ -129,7 +129,7 @@ def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
     path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=2"]
     record.main([str(path), *words, "--texts", "2", "--programs", "0", "--max-new-tokens", "40"])
     random = ["search=random", "verifier=none", "final=vote", "rounds=0", "k=2"]
-    options = [*words, *random, "reward.coherence=mean_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
+    options = [*words, *random, "reward.coherence=sum_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
     subprocess.run([sys.executable, "-m", "soft_reasoning.run", *options], check=True)
     record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
     questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)

@@ -1,10 +1,9 @@
 import math
-from dataclasses import replace
 
 import pytest
 
 from soft_reasoning.judge.reward import KINDS, Reward, coherence
-from soft_reasoning.types import Completion, TopLogprobs, UserError
+from soft_reasoning.types import Completion, UserError
 
 
 def completion(*logprobs):
@@ -15,7 +14,6 @@ def test_kinds_agree_with_hand_calculation():
     c = completion(math.log(0.5), math.log(0.25))
     assert coherence(c) == pytest.approx(0.375, abs=1e-15)
     assert coherence(c, "sum_logprob") == pytest.approx(math.log(0.125), abs=1e-15)
-    assert coherence(c, "mean_logprob") == pytest.approx(math.log(0.125) / 2, abs=1e-15)
 
 
 def test_an_empty_completion_is_finite():
@@ -23,7 +21,7 @@ def test_an_empty_completion_is_finite():
 
 
 def test_unknown_kind_names_what_exists():
-    with pytest.raises(UserError, match="mean_prob, mean_logprob, sum_logprob"):
+    with pytest.raises(UserError, match="mean_prob, sum_logprob"):
         Reward(coherence="perplexity")
 
 
@@ -44,19 +42,7 @@ def test_a_reward_that_is_always_0_is_refused():
         Reward(verifier_weight=0.0, coherence_weight=0.0)
 
 
-def test_self_certainty_by_hand():
-    """One token of two likeliest at 0.9 and 0.1, then two at 0.5 each: divergences 0.511, 0 and 0."""
-    sure = TopLogprobs((0, 1), (math.log(0.9), math.log(0.1)))
-    even = TopLogprobs((0, 1), (math.log(0.5), math.log(0.5)))
-    logprobs = (math.log(0.9), math.log(0.5), math.log(0.5))
-    c = Completion((0, 1, 1), logprobs, "abc", "eos", 1, top_logprobs=(sure, even, even))
-    divergence = -math.log(2) - (math.log(0.9) + math.log(0.1)) / 2
-    assert coherence(c, "self_certainty") == pytest.approx(divergence / 3 / (1 + divergence / 3))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_of_probability_zero_give_finite_rewards(kind):
-    top = TopLogprobs((0, 1), (0.0, -math.inf))
-    impossible = replace(completion(-math.inf, -math.inf), top_logprobs=(top, top))
     reward = Reward(1e6, 1e6, kind)
-    assert math.isfinite(reward(1.0, reward.coherence_of(impossible)))
+    assert math.isfinite(reward(1.0, reward.coherence_of(completion(-math.inf, -math.inf))))

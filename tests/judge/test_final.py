@@ -33,9 +33,7 @@ SURE = [("1", 0.9), ("2", 0.3)]
         (FinalAnswer("vote", verifier_weight=0.0), SEEN, [["2"], ["2"], ["2"]], "1"),
         (FinalAnswer("vote"), SEEN, [["1"]], "1"),
         (FinalAnswer("vote"), SEEN, [], "1"),
-        (FinalAnswer("vote", keep=0.4), SEEN, [], "2"),
-        (FinalAnswer("vote", keep=0.01), SEEN, [], "2"),  # one is left
-        (FinalAnswer("weighted_vote", keep=0.1), SURE_OF_NOTHING, [], "2"),  # of those with an answer
+        (FinalAnswer("best_reward"), SURE_OF_NOTHING, [], "2"),  # of those with an answer
         (FinalAnswer("vote"), NUMBERS, [["18.0"], ["18"]], "18"),  # numerically equal
         (FinalAnswer("vote"), SEEN[:2], [["2", "2", "2"]], "1"),  # samples of a round weigh as one answer
         (FinalAnswer("vote"), ONE_TWO, [SURE, [("2", 0.5)]], "2"),  # 1: 1 + 0.45, 2: 1 + 0.15 + 0.5

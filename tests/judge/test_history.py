@@ -1,11 +1,12 @@
 """Votes and approval of answers, and what verifiers that know nothing, or much, do to a vote."""
 
+import math
 import random
 
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probability
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.types import Candidate
 
@@ -55,3 +56,13 @@ def test_a_random_verifier_costs_no_more_than_chance_and_one_that_knows_beats_th
     error = (2 * majority * (1 - majority) / 400) ** 0.5
     assert accuracy("reward_vote", blind) > majority - 2 * error
     assert accuracy("reward_vote", knows) > accuracy("vote", knows) + 0.1
+
+
+def test_the_lead_of_a_vote_by_its_closed_form():
+    """P(p > 1/2) for p ~ Beta(a + 1, b + 1) is that of at most a heads in a + b + 1 throws of a coin."""
+    for a, b in ((5, 0), (4, 1), (3, 2), (7, 2)):
+        throws = a + b + 1
+        assert lead_probability([1.0 * b, 1.0 * a]) == pytest.approx(
+            sum(math.comb(throws, heads) for heads in range(a + 1)) / 2**throws
+        )
+    assert lead_probability([]) == lead_probability([2.0, 2.0, 1.0]) == pytest.approx(0.5)

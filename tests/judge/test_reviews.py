@@ -9,7 +9,7 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.review import verdict_numbers
+from soft_reasoning.judge.model_verifier import verdict_numbers
 from soft_reasoning.types import Problem, UserError
 
 PROBLEM = Problem("p", "How many is 2 and 3?")

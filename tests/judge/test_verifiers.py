@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeTokenizer
-from soft_reasoning.judge.review import verdict_numbers
+from soft_reasoning.judge.model_verifier import verdict_numbers
 from soft_reasoning.judge.verifier import NoVerifier, Oracle, Verdict, verify
 from soft_reasoning.types import (
     Candidate,
@@ -63,14 +63,15 @@ class Prompts:
         return Prompt(ids=tuple(ids), stop=self.stop)
 
 
-def context_of(prompts=None, **more):
-    return SimpleNamespace(
+def context_of(prompts=None, other=None):
+    context = SimpleNamespace(
         prompts=prompts or Prompts(),
         grader=Grader(),
         stream=lambda *stage: seed_for(0, *stage),
         engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
-        **more,
     )
+    context.judge = lambda name: other if name else context
+    return context
 
 
 def outcome(steps, texts):
@@ -296,7 +297,7 @@ def test_another_model_judges_in_its_own_context():
         stream=lambda *stage: 7,
     )
     steps = SingleJudge(model="other", max_new_tokens=10).verify(
-        PROBLEM, CANDIDATES[:1], context_of(judges={"other": other}), ()
+        PROBLEM, CANDIDATES[:1], context_of(other=other), ()
     )
     effect = next(steps)
     assert effect.engine is other.engine and [request.seed for request in effect.requests] == [7]

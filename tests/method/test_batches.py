@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.configuration.context import build_context, build_engine, build_method
+from soft_reasoning.configuration.context import build_context, build_method
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.schedule.scheduler import drive
@@ -20,8 +20,6 @@ METHODS = {
     "several_temperatures": (),
     "adaptive_consistency": ("method.stopping.rounds=5",),
     "early_stopping_consistency": ("k=2",),
-    "self_certainty": (),
-    "deepconf": (),
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),
@@ -32,10 +30,8 @@ METHODS = {
 }
 
 
-@pytest.fixture(scope="module", params=["fake", "huggingface"])
-def engine(request):
-    if request.param == "fake":
-        return build_engine(compose_config(["engine=fake"]))
+@pytest.fixture(scope="module")
+def engine():
     return HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
 
 

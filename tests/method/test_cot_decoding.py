@@ -36,7 +36,6 @@ DELTAS = [((0.7 - 0.2) + (0.5 - 0.4) + (0.9 - 0.05)) / 3, 0.6 - 0.4]
         ("majority", UNSURE, "7"),
         ("delta_sum", SURE, "7"),  # 0.2 + 0.3 against 0.483
         ("delta_sum", UNSURE, "123"),
-        ("delta_max", SURE, "123"),
     ],
 )
 def test_the_answer_by_hand(aggregate, third, answer):

@@ -56,14 +56,6 @@ def test_without_noise_candidates_are_samples_behind_the_anchor(engine, method):
     assert differ, "samples are not all alike"
 
 
-def test_the_points_are_those_of_greedy_decoding_and_the_texts_are_not(engine):
-    greedy = solve(engine, "method=random_embedding", "decoding=greedy", *ROUNDS)
-    sampled = solve(engine, "method=random_embedding", *ROUNDS)
-    for name, result in greedy.items():
-        assert [c.u for c in result.candidates] == [c.u for c in sampled[name].candidates]
-    assert any(texts(result) != texts(sampled[name]) for name, result in greedy.items())
-
-
 def test_verified_sampling_draws_the_samples_of_self_consistency(engine):
     ours = solve(engine, "method=verified_sampling", "temperature=0.8", *ROUNDS)
     theirs = solve(engine, "method=self_consistency", "k=6")

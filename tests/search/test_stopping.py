@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from soft_reasoning.search import Stopping
-from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import UserError
 
 
@@ -54,13 +51,11 @@ AGREED, DOUBTFUL, HALVES = (1.0, 1.0, 0.0), (0.3, 0.3, 0.0), (1.0, 0.5, 0.5, 0.0
         (Stopping(rule="agreement"), {"agreement": AGREED, "scores": DOUBTFUL}, "converged"),
         (Stopping(rule="sure"), {"agreement": AGREED, "scores": AGREED}, "converged"),
         (Stopping(rule="sure"), {"agreement": AGREED, "scores": DOUBTFUL}, None),
-        (Stopping(), {"scores": (0.6, 0.6, 0.1), "votes": None}, "converged"),  # texts are not compared
-        (Stopping(), {"scores": (0.4, 0.4, 0.1), "votes": None}, None),
-        (Stopping(rule="settled", confidence=0.9), {"votes": [3.0, 1.0]}, None),
-        (Stopping(rule="settled", confidence=0.95), {"votes": [6.0, 1.0]}, "converged"),
-        (Stopping(rule="settled", confidence=0.99), {"votes": [6.0, 1.0]}, None),
-        (Stopping(rule="settled", confidence=0.99), {"votes": [9.0, 1.0]}, "converged"),
-        (Stopping(rounds=0, rule="settled"), {"votes": [3.0, 1.0]}, "rounds"),
+        (Stopping(), {"scores": (0.6, 0.6, 0.1), "lead": None}, "converged"),  # texts are not compared
+        (Stopping(), {"scores": (0.4, 0.4, 0.1), "lead": None}, None),
+        (Stopping(confidence=0.9), {"lead": 0.89}, None),
+        (Stopping(confidence=0.9), {"lead": 0.9}, "converged"),
+        (Stopping(rounds=0), {"lead": 0.8}, "rounds"),
     ],
 )
 def test_rules_of_one_round(stopping, seen, reason):
@@ -76,13 +71,3 @@ def test_bad_values():
     ):
         with pytest.raises(UserError, match=word):
             Stopping(**kwargs)
-
-
-def test_a_settled_vote_by_its_closed_form():
-    """P(p > 1/2) for p ~ Beta(a + 1, b + 1) is that of at most a heads in a + b + 1 throws of a coin."""
-    for a, b in ((5, 0), (4, 1), (3, 2), (7, 2)):
-        throws = a + b + 1
-        assert settled([1.0 * b, 1.0 * a]) == pytest.approx(
-            sum(math.comb(throws, heads) for heads in range(a + 1)) / 2**throws
-        )
-    assert settled([]) == settled([2.0, 2.0, 1.0]) == pytest.approx(0.5)

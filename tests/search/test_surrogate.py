@@ -113,18 +113,6 @@ def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     "overrides",
     [
         ["surrogate.kernel._target_=gpytorch.kernels.MaternKernel", "+surrogate.kernel.nu=0.5"],
-        ["surrogate.kernel._target_=gpytorch.kernels.RQKernel", "surrogate.fit=map"],
-        [
-            "surrogate.kernel._target_=gpytorch.kernels.AdditiveKernel",
-            "+surrogate.kernel._args_=[{_target_: gpytorch.kernels.RBFKernel}, "
-            "{_target_: gpytorch.kernels.LinearKernel}]",
-        ],
-        ["+surrogate.kernel.ard_num_dims=8", "surrogate=map"],
-        [
-            "+surrogate.kernel.lengthscale_prior={_target_: gpytorch.priors.GammaPrior, concentration: 3, "
-            "rate: 1}",
-            "surrogate.fit=map",
-        ],
         ["surrogate=map_ard", "d=4", "method.scope=2"],
         ["surrogate.mean._target_=gpytorch.means.ConstantMean", "surrogate.fit=map"],
     ],

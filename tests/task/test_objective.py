@@ -8,7 +8,7 @@ from botorch.models import SingleTaskGP
 from botorch.test_functions.base import BaseTestProblem
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.method.cot import ChainOfThought
+from soft_reasoning.method.sampling import ChainOfThought
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.task import TaskObjective

@@ -16,9 +16,9 @@ from soft_reasoning.judge.final import (
     FinalAnswer,
     SearchHistory,
     count_votes,
-    lost_at,
     same_answers,
     stored_verdicts,
+    tokens_when_cut,
 )
 from soft_reasoning.lab.runs.records import Graded, Record
 from soft_reasoning.thoughts import split
@@ -75,7 +75,7 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
         one_text=_one_text(written),
         round=[c.round for c in candidates],
         reward=[c.reward for c in candidates],
-        lost_at=[lost_at(c, kind) for c in candidates],
+        lost_at=[tokens_when_cut(c, kind) for c in candidates],
         approved=approved,
         length=[None if c.u is None else math.hypot(*c.u) for c in candidates],
         new=[text not in written[:i] for i, text in enumerate(written)],
@@ -175,7 +175,12 @@ def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:
     settings = (config.get("method") or {}).get("final") or {}
     if "rule" not in settings:  # a method without such a rule
         return None
-    values = {key: value for key, value in settings.items() if key != "_target_" and value is not None}
+    unread = {("keep", 1.0), ("power", 0.5)}  # options that earlier versions wrote
+    values = {
+        key: value
+        for key, value in settings.items()
+        if key != "_target_" and value is not None and (key, value) not in unread
+    }
     try:
         return FinalAnswer(**values)
     except (TypeError, UserError):  # another class, or a rule of another version

@@ -11,7 +11,6 @@ from soft_reasoning.configuration.context import build_context, build_engine, bu
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.judge.programs import ProgramVerifier, Sandbox
 from soft_reasoning.judge.programs.writing import code_of
-from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.lab.runs import runner
 from soft_reasoning.lab.runs.grading import read_answers
 from soft_reasoning.lab.runs.records import Record
@@ -90,34 +89,12 @@ def test_programs_are_written_once_and_more_on_request():
     assert not {r.seed for r in begun.asked} & {r.seed for r in engine.asked}, "every program is drawn anew"
 
 
-@pytest.mark.parametrize(
-    ("options", "seen"),
-    [
-        ({"samples": 2}, lambda r: len(r) == 2),
-        ({"temperature": 0.3}, lambda r: [x.sampling.temperature for x in r] == [0, 0.3, 0.3, 0.3]),
-        ({"top_k": 7}, lambda r: r[1].sampling.top_k == 7),
-        ({"top_p": 0.9}, lambda r: r[1].sampling.top_p == 0.9),
-        ({"max_new_tokens": 40}, lambda r: {x.max_new_tokens for x in r} == {40}),
-    ],
-)
-def test_every_option_acts(options, seen):
-    assert seen(judge([RIGHT], **options)[1].asked)
-
-
 def test_the_sandbox_s_limits_are_options():
     loop = "    while True: pass"
     config = compose_config(["prompt=math", "verifier=program", "verifier.sandbox.seconds=0.05"])
     assert build_method(config).verifier.sandbox.seconds == 0.05
     result = solved(Programmer([loop]), *BEST, "verifier.samples=1", "verifier.sandbox.seconds=0.05")
     assert "time limit exceeded" in result.trace[0]["verifier"]["texts"][0]
-
-
-@pytest.mark.parametrize(
-    "options", [{"samples": 0}, {"temperature": 0.0}, {"later": -1}, {"top_p": 2.0}, {"max_new_tokens": 0}]
-)
-def test_bad_values_are_one_line(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}: expected"):
-        ProgramVerifier(**options)
 
 
 def test_programs_vote_like_fresh_solutions():
@@ -147,18 +124,13 @@ START = "```python\ndef solution():\n"
         START + "    return 5\n```\nIt returns 5.",
         START + "def solution():\n    return 5\n```",
         START + "def half(x):\n    return x / 2\ndef solution():\n    return half(10)\n```",
-        START + "```python\ndef solution():\n    return 5\n```",
         START + "Here is the code:\n```python\ndef solution():\n    return 5\n```",
         START + "total = 2 + 3\nreturn total",
-        "```Python\ndef solution():\n    return 5\n```\nIt returns 5.",
-        "```python3\ndef solution():\n    return 5\n```\nIt returns 5.",
         "~~~python\ndef solution():\n    return 5\n~~~\nIt returns 5.",
         "```\ndef solution():\n    return 5\n```\nIt returns 5.",
         "```text\nAdd 2 and 3.\n```\n```python\ndef solution():\n    return 5\n```",
         START.replace("\n", "\r\n") + "    return 5\r\n```\r\nIt returns 5.",
-        START + "    note = '```'\n    return 5\n```",
         START + '    note = "a ``` b"\n    return 5\n```\nIt returns 5.',
-        "def solution():\n    return 5\n```\nIt returns 5.",
         "def solution():\n    return 5",
     ],
 )
@@ -222,12 +194,6 @@ def test_a_question_that_no_program_computes_is_answered_in_words_or_refused(kin
     assert not engine.asked and all(candidate.verified is None for candidate in result.candidates)
     with pytest.raises(UserError, match=f"got a question with an answer of type {kind}; use verifier="):
         solved(engine, "method=program", problem=problem)
-
-
-def test_the_gold_answer_is_never_shown():
-    verdict, engine = judge([RIGHT])
-    assert all("15" not in engine.tokenizer.decode(list(r.prompt_ids)) for r in engine.asked)
-    assert isinstance(verdict, Verdict)
 
 
 def test_another_model_may_write_the_programs():

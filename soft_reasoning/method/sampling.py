@@ -1,8 +1,9 @@
-"""Self-consistency: sampled solutions and a majority vote (Wang et al. 2023).
+"""One greedy solution, or several samples and a majority vote.
 
-With a high temperature of the first token it is FIRE (Chen et al. 2024), ``method=fire``. With samples at
-several temperatures it is ``method=several_temperatures`` (arXiv 2510.02611): each temperature solves some
-problems that the others do not.
+- ``method=cot``: chain of thought (Kojima et al. 2022; Wei et al. 2022 with exemplars).
+- ``method=self_consistency`` (Wang et al. 2023).
+- ``method=fire``: a high temperature of the first token (Chen et al. 2024).
+- ``method=several_temperatures`` (arXiv 2510.02611): each solves some problems that the others do not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,22 @@ from soft_reasoning.checks import OptionError, check_sampling, counts, real, who
 from soft_reasoning.method.base import SampledMethod, majority_vote
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import solution_request
-from soft_reasoning.types import Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
+
+
+@dataclass(frozen=True)
+class ChainOfThought:
+    """One greedy solution of at most ``max_new_tokens`` tokens (300 in the paper, 512 by default)."""
+
+    max_new_tokens: int = MAX_NEW_TOKENS
+    name: str = "cot"
+
+    def __post_init__(self) -> None:
+        counts(self, "max_new_tokens")
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        completions = yield Generate([solution_request(problem, context, self.max_new_tokens)])
+        return majority_vote(completions, problem, context)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from soft_reasoning.search.mcts import Node, back_up, search, select, uct, votes
+from soft_reasoning.method.tree import Node, back_up, search, select, uct, votes
 
 
 def grown(parent, *children):
     """Visited nodes under ``parent`` with these (step, reward) pairs."""
-    parent.children += [Node(step, parent, reward=reward) for step, reward in children]
+    parent.children += [Node(step, parsed=step, parent=parent, reward=reward) for step, reward in children]
     return parent.children
 
 
@@ -48,15 +48,17 @@ def test_uct_weighs_value_against_visits():
 def test_search_visits_along_expected_rewards_and_never_twice():
     expected = {"a": 0.5, "b": 0.6, "a1": 0.1, "a2": 0.9, "b1": 0.3}
     reward = {"a": 0.9, "b": 0.1, "a1": 0.0, "a2": 1.0, "b1": 0.2}
-    follow = {None: "ab", "a": ("a1", "a2"), "b": ("b1",)}
+    follow = {"": "ab", "a": ("a1", "a2"), "b": ("b1",)}
     visited = []
 
     def visit(node, iteration):
-        answer = yield node.step
-        assert answer == (node.step, "answered")
-        visited.append((iteration, node.step))
-        node.reward = reward.get(node.step, 0.0)
-        node.children = [Node(step, node, expected[step]) for step in follow.get(node.step, ())]
+        answer = yield node.question
+        assert answer == (node.question, "answered")
+        visited.append((iteration, node.question))
+        node.reward = reward.get(node.question, 0.0)
+        node.children = [
+            Node(step, parent=node, expected=expected[step]) for step in follow.get(node.question, ())
+        ]
 
     root = Node()
     steps = search(root, visit, iterations=3, exploration=0.5)
@@ -66,7 +68,7 @@ def test_search_visits_along_expected_rewards_and_never_twice():
             effect = steps.send((effect, "answered"))
     # b looks better than a, and returns 0.15; then a, 0.5 unvisited, wins; the third time
     # a: (0.9 + 1) / 2 + 0.5 sqrt(ln 2 / 1) beats b, and below it a2: 1 beats a1: 0.1, both with ln 1 = 0.
-    assert visited == [(0, None), (0, "b"), (0, "b1"), (1, "a"), (1, "a2")]
+    assert visited == [(0, ""), (0, "b"), (0, "b1"), (1, "a"), (1, "a2")]
     a, b = root.children
     assert root.returns == pytest.approx([0.1, 1.9 / 3, 1.9 / 3])
     assert a.returns == pytest.approx([0.95, 0.95]) and b.returns == pytest.approx([0.15])
@@ -77,8 +79,8 @@ def test_votes_count_a_node_once_for_each_answer_below_it():
     left, right = grown(root, ("left", 0.5), ("right", 0.3))
     grown(left, ("x", 0.2), ("x", 0.4), ("y", 0.8))
     grown(right, ("y", 0.25))
-    right.children.append(Node("x", right, expected=0.9))  # not visited
+    right.children.append(Node("x", parsed="x", parent=right, expected=0.9))  # not visited
     total = {}
-    for answer, weight in votes(root, lambda end: end.step, lambda a, b: a == b):
+    for answer, weight in votes(root, lambda a, b: a == b):
         total[answer] = total.get(answer, 0) + weight
     assert total == pytest.approx({"x": 0.2 + 0.4 + 0.5, "y": 0.8 + 0.5 + 0.25 + 0.3})

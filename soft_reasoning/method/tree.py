@@ -1,6 +1,6 @@
-"""Monte Carlo tree search over steps that are costly to take (Hao et al. 2023).
+"""The tree of :mod:`~soft_reasoning.method.rap`: Monte Carlo tree search over steps that are costly to take.
 
-The caller's generator ``visit`` takes a step, rewards it and finds its successors. The tree forwards the
+The caller's generator ``visit`` takes a step, rewards it and finds its successors. The search forwards the
 effects that it yields and knows no language model.
 """
 
@@ -15,28 +15,47 @@ from typing import Any
 
 @dataclass(eq=False)
 class Node:
-    """A step of the tree.
+    """A sub-question, and after its visit its answer. The root is neither.
 
     Attributes:
-        step: The caller's step; None at the root.
+        question: The sub-question.
+        useful: Its usefulness according to the model, in [0, 1].
+        tokens: Tokens of question and answer.
         parent: The node before it; None at the root.
         expected: Its estimated reward before its visit.
         reward: Its reward after its visit; None before.
-        children: The steps that may follow.
+        children: The nodes that may follow.
         returns: One value per back-up.
+        answer: The answer as written.
+        parsed: The parsed answer.
+        confidence: Share of the ``drawn`` answers that agree with it.
+        drawn: Number of sampled answers.
+        round: Iteration of the visit.
     """
 
-    step: Any = None
+    question: str = ""
+    useful: float = 0.0
+    tokens: int = 0
     parent: Node | None = None
     expected: float = 0.0
     reward: float | None = None
     children: list[Node] = field(default_factory=list["Node"])
     returns: list[float] = field(default_factory=list[float])
+    answer: str = ""
+    parsed: str | None = None
+    confidence: float = 0.0
+    drawn: int = 0
+    round: int = 0
 
     @property
     def value(self) -> float:
         """Q: the best return so far; the expected reward before the first return."""
         return max(self.returns, default=self.expected)
+
+    @property
+    def chain(self) -> list[Node]:
+        """From the first sub-question to this node."""
+        return [*self.parent.chain, self] if self.parent else []
 
     @property
     def path(self) -> list[Node]:
@@ -85,28 +104,23 @@ def uct(node: Node, exploration: float) -> float:
 def back_up(leaf: Node) -> None:
     """Give every node on the leaf's path the mean of the rewards from it to the leaf."""
     path = leaf.path
-    rewards: list[float] = []
-    for node in path:
-        assert node.reward is not None  # every node of the path was visited
-        rewards.append(node.reward)
+    rewards = [node.reward or 0.0 for node in path]  # every node of the path was visited
     for i, node in enumerate(path):
         node.returns.append(fmean(rewards[i:]))
 
 
-def votes(
-    root: Node, answer: Callable[[Node], Any], same: Callable[[Any, Any], bool]
-) -> list[tuple[Any, float]]:
+def votes(root: Node, same: Callable[[str | None, str | None], bool]) -> list[tuple[str | None, float]]:
     """Return (answer, weight) pairs of the finished tree by the "edge" aggregation.
 
     Each visited end votes for its answer with its reward, and each other visited node votes once for every
     distinct answer below it.
     """
-    pairs: list[tuple[Any, float]] = []
+    pairs: list[tuple[str | None, float]] = []
 
-    def collect(node: Node) -> list[Any]:
+    def collect(node: Node) -> list[str | None]:
         if node.reward is None:
             return []
-        answers: list[Any] = [] if node.children else [answer(node)]
+        answers = [] if node.children else [node.parsed]
         for child in node.children:
             answers += [a for a in collect(child) if not any(same(a, b) for b in answers)]
         pairs.extend((a, node.reward) for a in answers)

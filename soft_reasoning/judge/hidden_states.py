@@ -142,7 +142,7 @@ def read_states(problem: Problem, texts: Sequence[str], context: Context) -> Ste
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeVerifier:
+class HiddenStateJudge:
     """Scores a candidate by a probe of its hidden states, and by the votes of the round for its answer.
 
     Args:
