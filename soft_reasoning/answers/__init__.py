@@ -8,15 +8,18 @@ fraction that is written (``3/10``; numbers are compared by value), a boolean as
 How a text is read (``extraction=flexible``):
 
 1. Thoughts are left out; the text ends where the model continues with another question.
-2. The statement after the last mark is the answer: the content of ``\boxed{}`` or ``<answer>`` or of a key of
-   JSON, or what stands after "Answer:", ``####`` or "the answer is". A statement that a limit cut off is not
-   an answer.
-3. Without a mark, or where its statement does not begin with a value, the last sentence with a value gives
-   the answer; not a check of a result, a note, or an item of a list under its total.
+2. The first sentence after the last mark is the answer: the content of ``\boxed{}`` or ``<answer>`` or of a
+   key of JSON, or what stands after "Answer:", ``####`` or "the answer is". A statement that a limit cut off
+   is not an answer.
+3. Without a mark, or where prose follows it, the last sentence gives the answer; for numbers the last one with
+   a number. A check of the result or a note at the end is not read.
+4. A sentence must hold its value where it decides: a verdict at its beginning; a letter or an option's text at
+   its beginning, or without a mark in a form that means an option; one number, or the first on the right side
+   of an equation. A number is a word that matches one pattern as a whole.
 
-What a sentence denies (not 8, far from true, neither A nor B) is not its answer. What can be meant in two
-ways is not read. ``extraction=strict`` reads only the rest of the line after the first "Answer:".
-``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
+Everything else is no answer: a text that can be meant in two ways is not read, and no phrase is added to this
+list. ``extraction=strict`` reads only the rest of the line after the first "Answer:". ``external`` holds
+graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'

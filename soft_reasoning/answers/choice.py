@@ -15,11 +15,12 @@ from soft_reasoning.answers.marks import Reading
 _OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
 _LEAD = r"\W*(?i:(?:so|thus|therefore|hence|most|likely|probably|option|choice|letter)\W+)*"
 _STANDS = re.compile(
-    r"[\s*\"'”’})\]]*(?:$|[).:,;(–—-](?![\w=.])|(?<=\s)(?:is\s(?:the|correct|right)|because|since|as(?!\swell))\b)"
+    r"[\s*\"'”’})\]]*"
+    r"(?:$|[).:,;(–—-](?![\w=.])|(?<=\s)(?:is\s(?:the|correct|right)|because|since|as(?!\swell))\b)"
 )
 """After an option that stands alone: not "B or C", "A bird", "B = 3"."""
 _OPENS = re.compile(
-    rf"{_LEAD}(?:\\text\w*\{{)?\W*(?P<letter>[A-Z]|[a-z](?=\)|\W*$))(?![\w'’]){_STANDS.pattern}"
+    rf"{_LEAD}(?:\\text\w*\{{)?\W*(?P<letter>[A-Z]|[a-z](?=\)|\W*$))(?!\w|['’]\w){_STANDS.pattern}"
 )
 _CORRECT = re.compile(
     r"[)*\"'”’]*\s+(?:is|must be)\s(?:the\s(?:\w+\s){0,2}?)?(?:correct|right|true|best|answer)\b"
@@ -35,8 +36,9 @@ _LETTER = re.compile(
 )
 """Any letter that can be one; A and I are words as well."""
 _DENIES = re.compile(
-    r"\b(?:not|cannot|never|neither|nor|maybe|perhaps|possibl[ey]|might|may|could|depends|unclear|unknown|unable"
-    r"|whether|if|unless|hardly|rarely|unlikely|doubt\w*|impossible|wrong|incorrect|eliminat\w+|also)\b|n['’]t\b|\?\s*$",
+    r"\b(?:not|cannot|never|neither|nor|maybe|perhaps|possibl[ey]|might|may|could|depends|unclear|unknown"
+    r"|unable|whether|if|unless|hardly|rarely|unlikely|doubt\w*|impossible|wrong|incorrect|eliminat\w+|also)\b"
+    r"|n['’]t\b|\?\s*$",
     re.IGNORECASE,
 )
 """What denies or doubts an option."""
@@ -67,8 +69,8 @@ def read(sentence: str, question: str, marked: bool) -> Reading | None:
     >>> q = "Which? (A) red (B) blue"
     >>> [read(text, q, True).answer for text in ("B, because A is red", "blue", "A or B", "B) red")]
     ['B', 'B', None, None]
-    >>> [read(text, q, False).answer for text in ("I pick B rather than A.", "A red one, so B is the answer.")]
-    ['B', 'B']
+    >>> [read(text, q, False).answer for text in ("I pick B rather than A.", "It is red, so A is the answer.")]
+    ['B', 'A']
     """
     texts = _texts(sentence, question)
     plain = sentence  # without the texts, whose words are no letters and deny nothing
@@ -76,8 +78,8 @@ def read(sentence: str, question: str, marked: bool) -> Reading | None:
         plain = plain[: text.start] + " " * (text.end - text.start) + plain[text.end :]
     chosen = _opening(plain, texts) if marked else _named(plain, texts)
     if chosen is None:
-        begins = re.match(rf"{_LEAD}[A-Z]\b", plain) if marked else texts or _LETTER.search(plain)
-        return Reading(None) if begins else None
+        letter = re.match(rf"{_LEAD}[A-Z]\b", plain) if marked else _LETTER.search(plain)
+        return Reading(None) if letter else None
     reason = None if chosen in texts else _REASON.search(plain, chosen.end)
     start, end = 0 if chosen in texts else chosen.end, reason.start() if reason else len(plain)
     others = {

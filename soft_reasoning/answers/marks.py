@@ -29,7 +29,8 @@ _MARK = re.compile(
       | (?P<tag><(?:final[_ -]?)?answer>) | (?P<key>"(?:final_?)?answer"\s*:\s*)
       | (?<!\#)\#\#\#\#(?!\#)[ \t]*(?=\$?-?[$.\d]|\s*\Z)
       | (?<![\w-])(?:answer|ans\.?)(?:[ ]?\([^()\n]{1,40}\))?[* ]{0,3}(?:[:：=]|[-=]>|→|-[ ])[*_ \t]*
-      | (?<![\w-])(?:answer|(?:correct|right|best)[ ](?:option|choice))\b[^:：.;\n]{0,60}?\b(?:is|must[ ]be)\b(?!['’]):?[*_ \t]*
+      | (?<![\w-])(?:answer|(?:correct|right|best)[ ](?:option|choice))\b[^:：.;\n]{0,60}?
+        \b(?:is|must[ ]be)\b(?!['’]):?[*_ \t]*
       | ^[#* \t]*(?:final[ ])?answer[* \t]*$""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )

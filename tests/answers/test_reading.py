@@ -11,37 +11,33 @@ from soft_reasoning.types import UserError
 RIGHT = {
     "number": [
         ("Answer: 18", "18"), ("**Answer:** $18.00 a day", "18"), ("#### 1,234", "1234"),
-        ("the answer is 7.", "7"),
-        ("\\boxed{-3}", "-3"), ("\\boxed{\\text{3 eggs}}", "3"), ("<answer>\n3\n</answer>", "3"),
-        ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
-        ("Answer:\n12", "12"), ("\\boxed{\\frac{-3}{4}}", "-3/4"), ("Answer: -\\frac{3}{-4}", "3/4"),
-        ("Answer: 10^3", "1000"), ("\\boxed{10^{-2}}", "0.01"), ("Answer: -10^6 cm", "-1000000"),
-        ("Answer: -(6)", "-6"), ("Answer: x = -($6)", "-6"), ("Answer: 2 - (-1/2) = 5/2", "5/2"),
-        ("### Final Answer\n\n12 eggs", "12"), ("Answer: \\frac{3}{4}", "3/4"), ("Answer: 1/4 of it",
-        "1/4"),
-        ("Answer: -3/10 or \\boxed{-3/10}", "-3/10"), ("Answer: 10/4", "10/4"), ("Answer: 3/4 (0.75)", "3/4"),
-        ("Answer: 6/3", "2"), ("Answer: 3/4 million", "750000"), ("Answer: 0.5/2", "0.25"),
-        ("Answer: 1 1/2 hours", "1.5"), ("Answer: 2.5 million", "2500000"), ("Answer: 45%", "45"),
-        ("Answer: 1.5e3", "1500"), ("Answer: 3 \\times 10^{-2}", "0.03"), ("Answer: −7", "-7"),
-        ("Answer: -$5", "-5"),
-        ("Answer: 10 cm^2", "10"), ("Answer: 90^\\circ", "90"), ("Answer: 1{,}000", "1000"),
-        ("Answer: 10/4 = 2.5", "2.5"),
-        ("Answer: x = 5", "5"), ("Answer: 13 (16 - 3)", "13"), ("Answer: 5 = five", "5"),
-        ("Answer: 7 or \\boxed{7}", "7"),
-        ("Answer: 9. That is 3 * 3.", "9"), ("She has 3 * 6 = 18 eggs.\nSo she sells 18.", "18"),
-        ("So the price of 3 bags of 20 apples is $9.00.", "9"), ("After 2 days, 9 of 30 are 4.", "4"),
-        ("Answer: 3\n\nQuestion: And 4?\nAnswer: 9", "3"), ("<think>Answer: 3</think>Answer: 4", "4"),
+        ("the answer is 7.", "7"), ("\\boxed{-3}", "-3"), ("\\boxed{\\text{3 eggs}}", "3"),
+        ("<answer>\n3\n</answer>", "3"), ("It is <answer>3</answer>.", "3"), ('{"answer": "4.5"}', "4.5"),
+        ("Answer:\n12", "12"), ("### Final Answer\n\n12 eggs", "12"), ("Answer: twelve eggs", "12"),
+        ("\\boxed{\\frac{-3}{4}}", "-3/4"), ("Answer: \\frac{3}{4}", "3/4"), ("Answer: 1/4 of it", "1/4"),
+        ("Answer: 10/4", "10/4"), ("Answer: 6/3", "2"), ("Answer: 3/4 million", "750000"),
+        ("Answer: 3/4 (0.75)", "3/4"), ("Answer: 1 1/2 hours", "1.5"), ("Answer: -1½", "-1.5"),
+        ("Answer: 10^3", "1000"), ("\\boxed{10^{-2}}", "0.01"), ("Answer: 3 \\times 10^{-2}", "0.03"),
+        ("Answer: 1.5e3", "1500"), ("Answer: 2.5 million", "2500000"), ("Answer: 45%", "45"),
+        ("Answer: −7", "-7"), ("Answer: -$5", "-5"), ("Answer: 1{,}000", "1000"), ("Answer: 12 000", "12000"),
+        ("Answer: 10 cm^2", "10"), ("Answer: 90^\\circ", "90"), ("Answer: $18/hour", "18"),
+        ("Answer: 10/4 = 2.5", "2.5"), ("Answer: x = 5", "5"), ("Answer: 13 (16 - 3)", "13"),
+        ("Answer: 7 or \\boxed{7}", "7"), ("Answer: 9. That is 3 * 3.", "9"),
+        ("Answer:\n5 * 3 = 15\n15 + 2 = 17", "17"), ("Answer: 3\n\nQuestion: And 4?\nAnswer: 9", "3"),
+        ("She has 3 * 6 = 18 eggs.\nSo she sells 18.", "18"), ("So 3 boxes hold **18** eggs.", "18"),
+        ("3 cost $2, so he pays $6.", "6"), ("It is 30.\n\nNote: This assumes 5 per hour.", "30"),
+        ("<think>Answer: 3</think>Answer: 4", "4"),
     ],
     "boolean": [
         ("Answer: True", "True"), ("the answer is **no**.", "False"), ("Yes, he could.", "True"),
         ("Answer: False, since it is not so", "False"), ("So it is false.", "False"),
         ("Answer: T", "True"), ("\\boxed{F}", "False"), ("Answer: not true", "False"),
-        ("So it does not hold true.", "False"),
-        ('So the answer to "Is it?" is yes.', "True"),
+        ("\\boxed{\\text{Yes}}", "True"), ("Answer: Yes, there is no doubt.", "True"),
+        ("No.\nIt is true that birds sing, but not all of them.", "False"),
     ],
     "latex": [
-        ("so \\boxed{x^2+\\frac{1}{2}}.", "x^2+\\frac{1}{2}"), ("Answer: $\\frac{x}{4}$. So it is.",
-        "\\frac{x}{4}"),
+        ("so \\boxed{x^2+\\frac{1}{2}}.", "x^2+\\frac{1}{2}"),
+        ("Answer: $\\frac{x}{4}$. So it is.", "\\frac{x}{4}"),
         ("It is $x$, so \\[y + 1\\]", "y + 1"), ("It is $5 \\text{ red apples}$.", "5 \\text{ red apples}"),
     ],
     "text": [
@@ -57,21 +53,21 @@ UNREAD = {
     "number": [
         "Answer: none", "It is 12 or 13.", "\\boxed{x = 3, y = 4}",  # no value, two values
         "#### 1. First step", "It is 5 / 2 = $", "She has 5. So she must have", "It is 12: \\boxed",
-        "It is 5.\nTherefore,", "It is 5.\nIn all:", "They have \\frac{2",  # broken off
+        "It is 5.\nTherefore,", "It is 5.\nIn all:", "They have \\frac{2", "It is $95,",  # broken off
         "Answer: 1.234,50",  # no US number
         "\\boxed{\\frac{x}{2}}", "Answer: 5/0", "Answer: 1e999", "Answer: 10^2.5",
         "Answer: 110^3", "Answer: 10^3 * 2", "Answer: 2\\frac{-3}{4}", "Answer: -(3, 4)", "Answer: 10^999",
-        "Answer: H2O", "Answer: 6:30",  # parts
+        "Answer: H2O", "Answer: 6:30", "Answer: 2 dozen", "Answer: 21st", "Answer: 4k",  # parts
         "Das sind 1.200 Euro und mehr.", "答案是5",
         "The price of 2 items is 30% of 80", "After 3 days it is 5 more.", "There are 12 eggs in 3 boxes.",
-        "The 5 apples are 3 and the rest is 4.",
+        "The 5 apples are 3 and the rest is 4.", "- pens: 21\n- books: 42",
         "Answer: not 5", "Answer: 5 or more", "Answer: half of 10", "I cannot determine it from 5 eggs.",
     ],
     "boolean": [
         "Answer: True or False", "Answer: not necessarily true", "Answer: maybe", "It depends.",
-        "Yes and no: true for some, false for others.",
-        "Answer: 5", "Is it true?", "While it is true that some can, others cannot.",
-        "Although that is correct, nobody knows.", "He flips the coin. T",
+        "Yes and no: true for some, false for others.", "Answer: 5", "Is it true?",
+        "While it is true that some can, others cannot.", "If it were so, the answer would be yes.",
+        "Although that is correct, nobody knows.", "He flips the coin. T", "No. So it is true.",
     ],
     "text": ["Answer:", "Nothing here."],
     "latex": ["Nothing here.", "It costs $5 and then $6.", "It is $x = 3$ or $x = -3$."],
@@ -87,6 +83,9 @@ CHOICES = {
     "Answer: New London": "C",
     "It is London.": "B",
     "So option E is right.": "E",
+    "Only E fits.": "E",
+    "I pick B rather than D.": "B",
+    "It is a capital, so B is the answer.": "B",
     "Option E: 4 K": "E",
     "Answer: D, because B is wrong": "D",
     "Answer: B or C": None,
@@ -187,9 +186,8 @@ def test_a_number_is_contradicted_by_another_conclusion(marked):
     assert extract(f"{marked}\nShe sold 2 of 5 eggs.", "number") == "3"
 
 
-@pytest.mark.parametrize("between", [" or ", " and ", ", "])
-def test_two_boxes_are_two_values(between):
-    assert extract(f"It is \\boxed{{3}}{between}\\boxed{{4}}.", "number") is None
+def test_two_boxes_are_two_values():
+    assert extract("It is \\boxed{3} or \\boxed{4}.", "number") is None
     assert extract("First \\boxed{3}. Then \\boxed{4}.", "number") == "4"
 
 
@@ -199,47 +197,36 @@ def test_two_boxes_are_two_values(between):
 def test_what_is_not_equal_to_its_number_is_none(mark, other, number):
     opens, closes = MARKS[mark]
     text = opens + other.format(number) + closes
-    exclaimed = other == "{}!" and not closes  # "Answer: 5!" ends a line
-    assert extract(text, "number") == (str(number) if exclaimed else None), text
+    assert extract(text, "number") is None, text
 
 
 CITIES = "Which is the capital of France?\n(A) London\n(B) Paris\n(C) Rome\n(D) Berlin"
-REASONED = {
+BESIDE_REASONS = {
     "B) Paris. London is the capital of the UK.": "B",
     "B\n\nLondon is the capital of England.": "B",
-    "(B) Paris.\n\nThe others are capitals too. Berlin is the capital of Germany.": "B",
     "**B. Paris**\n\nLondon is in England. It may look so nice.": "B",
-    "B) Paris.\n\nA) London is in the UK.\nC) Rome is in Italy.\nD) Berlin is in Germany.": "B",
-    "A) London\n\nSo it is Paris.": "B",  # another answer is stated
-    "A) London\n\nActually, Paris is right.": "B",
-    "A\n\nI choose B.": "B",
+    "A) London\n\nSo it is Paris.": None,  # another answer is stated
+    "A) London\n\nActually, Paris is right.": None,
+    "A\n\nI choose B.": None,
     "A) London\n\nB) Paris": None,
     "B\nA\nC": None,
-    "A:\nParis is the capital of France.": "B",  # A as in answer
-}
-COMPARED = {
     "A. London is that of the UK.\nB. Paris of France.\nC. Rome of Italy.\nD. Berlin of Germany.": None,
-    "A) London is in the UK\nB) Paris is in France\nC) Rome is in Italy": None,
-    "Option A: London is a city.\nOption B: Paris is a city.\nAll are cities.": None,
     "A) London.\nB) Paris.\nC) Rome.": None,
-    "A) London could be correct\nB) Paris is big\nC) Rome is old": None,
-    "A) London - incorrect\nB) Paris - correct\nC) Rome - incorrect": "B",
-    "A) London: no.\nB) Paris: yes.\nC) Rome: no.": "B",
-    "A) London is not in France.\nB) Paris is.\nC) Rome isn't either.": "B",
+    "A) London - incorrect\nB) Paris - correct\nC) Rome - incorrect": None,
     "A) London is in the UK.\nB) Paris is in France.\n\nSo it is Paris.": "B",
     "A) London is in the UK.\nB) Paris is in France.\nThe answer is B.": "B",
     "A) London is in the UK.\nB) Paris is in France.\nC) Rome is in Italy.\n\nB": "B",
-    "A) London is bigger than Paris.\nB) Paris is smaller than London.\nC) Rome is in Italy.": None,
+    "Rome is old, so (B) Paris is the correct answer.": "B",
 }
 
 
-@pytest.mark.parametrize(("text", "letter"), [*REASONED.items(), *COMPARED.items()])
-def test_a_choice_before_its_reasons_and_options_that_are_compared(text, letter):
+@pytest.mark.parametrize(("text", "letter"), BESIDE_REASONS.items())
+def test_an_option_beside_reasons_and_other_options(text, letter):
     assert extract(text, "choice", question=CITIES) == letter
     place = locate(text, "choice", question=CITIES)
     assert (place is None) == (letter is None)
     if place is not None:
-        assert text[slice(*place)] == letter or "Paris" in text[slice(*place)]
+        assert text[slice(*place)] in (letter, "Paris")
 
 
 @pytest.mark.parametrize("letter", "ABCDEFKZ")
