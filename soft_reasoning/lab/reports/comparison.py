@@ -423,8 +423,8 @@ def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
 def draw_sweep(settings: Frame, path: Path) -> None:
     """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
     if len(settings) == 1:
-        if values := plots.accuracies(settings["results"].iloc[0]):
-            plots.distribution(values, settings["label"].iloc[0], path)
+        shares = pd.Series([run.get("exact_match") for run in settings["results"].iloc[0]], dtype=float)
+        plots.distribution((100 * shares.dropna()).tolist(), settings["label"].iloc[0], path)
         return
     options = pd.DataFrame([*settings["options"]], settings.index)
     at, name = settings["label"], None
