@@ -173,7 +173,10 @@ def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, T
     bold = [(i, quality.columns.index("difference")) for i in np.flatnonzero(settings["shown"])]
     shown = {name: cost for name, cost in COSTS.items() if settings[cost[0]].notna().any()}
     costs: dict[str, Callable[[Row], str]] = {
-        name: partial(_cost, column=column, form=form) for name, (column, form) in shown.items()
+        name: lambda row, column=column, form=form: form(
+            row[column] / (row.problems if column in TOTALS else 1)
+        )
+        for name, (column, form) in shown.items()
     }
     costs["decided %"] = lambda row: percent(row.decided)
     relative: dict[str, Callable[[Row], str]] = {
@@ -199,12 +202,6 @@ def _table(settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: 
         for _, row in settings.iterrows()
     ]
     return Table([*heads[:-1], "method", *columns], rows, labels=len(heads), title=title, note=note)
-
-
-def _cost(row: Row, *, column: str, form: Callable[[float | None], str]) -> str:
-    """Format a cost: a total per problem, memory as it is."""
-    value = row[column] / row.problems if column in TOTALS else row[column]
-    return form(None if math.isnan(value) else value)
 
 
 def _ratios(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:

@@ -113,12 +113,12 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """Format a number for a table."""
-    return MISSING if value is None else f"{value:.{digits}f}"
+    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: float | None) -> str:
     """Format a whole number: 12,345."""
-    return MISSING if value is None else f"{value:,.0f}"
+    return MISSING if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def rough(value: float | None) -> str:
@@ -128,12 +128,12 @@ def rough(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    return MISSING if seconds is None else format_duration(seconds)
+    return MISSING if seconds is None or math.isnan(seconds) else format_duration(seconds)
 
 
 def memory(size: float | None) -> str:
     """Format bytes: 0.1 MiB, 23.4 MiB or 1.5 GiB."""
-    if size is None:
+    if size is None or math.isnan(size):
         return MISSING
     return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
 
