@@ -230,7 +230,7 @@ def swept_shares(settings: Frame) -> Frame:
         ends = {"mean": rows[name], "low": rows[f"{name} low"], "high": rows[f"{name} high"]}
         cells = [share(row, name) for _, row in rows.iterrows()]
         bold = rows["shown"] & (rows["difference"] > 0) & (name == ACCURACY)
-        columns = rows[[*PLACE, "position", "label", "method", *({"at"} & {*rows})]]
+        columns = rows[[*PLACE, "position", "label", "method"]]
         parts.append(columns.assign(metric=name, **ends, cell=cells, bold=bold))
     return pd.concat(parts)
 
@@ -423,9 +423,11 @@ def draw_sweep(settings: Frame, path: Path) -> None:
         shares = pd.Series([run.get("exact_match") for run in settings["results"].iloc[0]], dtype=float)
         plots.distribution((100 * shares.dropna()).tolist(), settings["label"].iloc[0], path)
         return
-    options = pd.DataFrame([*settings["options"]], settings.index)
+    options = pd.DataFrame([*settings["options"]], settings.index, dtype=object)
     at, name = settings["label"], None
     if len(options.columns) == 1 and options.iloc[:, 0].map(type).isin([int, float]).all():
         at, name = options.iloc[:, 0], options.columns[0]
-    frame = swept_shares(settings.assign(at=at))
-    plots.sweep(frame[frame["metric"] != VERDICTS], path, name)
+    frame = swept_shares(settings)
+    frame = frame[frame["metric"] != VERDICTS]
+    places = frame["label"].map(dict(zip(settings["label"], at, strict=True)))
+    plots.sweep(frame.assign(at=places), path, name)

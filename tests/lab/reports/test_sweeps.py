@@ -46,12 +46,6 @@ def test_one_problem_more_is_not_bold(tmp_path, accuracy, bold):
     assert "that of k=1, in points" in tables["comparison"].note
 
 
-def test_all_problems_of_ten_are_not_certain(tmp_path):
-    """The standard error of 10 of 10 is 0; Wilson's interval begins at 72 %."""
-    table = sweep_table(settings([finished(tmp_path / "cot", 1.0, coverage=1.0)]))
-    assert table.rows[0][1:] == ["100.0 (72.2 to 100.0)"] * 2
-
-
 def test_methods_stand_in_the_order_of_the_command(tmp_path):
     methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
     labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
