@@ -173,7 +173,10 @@ def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, T
     bold = [(i, quality.columns.index("difference")) for i in np.flatnonzero(settings["shown"])]
     shown = {name: cost for name, cost in COSTS.items() if settings[cost[0]].notna().any()}
     costs: dict[str, Callable[[Row], str]] = {
-        name: partial(_cost, column=column, form=form) for name, (column, form) in shown.items()
+        name: lambda row, column=column, form=form: form(
+            row[column] / (row.problems if column in TOTALS else 1)
+        )
+        for name, (column, form) in shown.items()
     }
     costs["decided %"] = lambda row: percent(row.decided)
     relative: dict[str, Callable[[Row], str]] = {
@@ -199,12 +202,6 @@ def _table(settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: 
         for _, row in settings.iterrows()
     ]
     return Table([*heads[:-1], "method", *columns], rows, labels=len(heads), title=title, note=note)
-
-
-def _cost(row: Row, *, column: str, form: Callable[[float | None], str]) -> str:
-    """Format a cost: a total per problem, memory as it is."""
-    value = row[column] / row.problems if column in TOTALS else row[column]
-    return form(None if math.isnan(value) else value)
 
 
 def _ratios(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
@@ -233,7 +230,7 @@ def swept_shares(settings: Frame) -> Frame:
         ends = {"mean": rows[name], "low": rows[f"{name} low"], "high": rows[f"{name} high"]}
         cells = [share(row, name) for _, row in rows.iterrows()]
         bold = rows["shown"] & (rows["difference"] > 0) & (name == ACCURACY)
-        columns = rows[[*PLACE, "position", "label", "method", *({"at"} & {*rows})]]
+        columns = rows[[*PLACE, "position", "label", "method"]]
         parts.append(columns.assign(metric=name, **ends, cell=cells, bold=bold))
     return pd.concat(parts)
 
@@ -423,12 +420,14 @@ def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
 def draw_sweep(settings: Frame, path: Path) -> None:
     """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
     if len(settings) == 1:
-        if values := plots.accuracies(settings["results"].iloc[0]):
-            plots.distribution(values, settings["label"].iloc[0], path)
+        shares = pd.Series([run.get("exact_match") for run in settings["results"].iloc[0]], dtype=float)
+        plots.distribution((100 * shares.dropna()).tolist(), settings["label"].iloc[0], path)
         return
-    options = pd.DataFrame([*settings["options"]], settings.index)
+    options = pd.DataFrame([*settings["options"]], settings.index, dtype=object)
     at, name = settings["label"], None
     if len(options.columns) == 1 and options.iloc[:, 0].map(type).isin([int, float]).all():
         at, name = options.iloc[:, 0], options.columns[0]
-    frame = swept_shares(settings.assign(at=at))
-    plots.sweep(frame[frame["metric"] != VERDICTS], path, name)
+    frame = swept_shares(settings)
+    frame = frame[frame["metric"] != VERDICTS]
+    places = frame["label"].map(dict(zip(settings["label"], at, strict=True)))
+    plots.sweep(frame.assign(at=places), path, name)

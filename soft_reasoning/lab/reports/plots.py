@@ -217,29 +217,16 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
         grid[0][0].figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
 
 
-def accuracies(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the accuracy of each run, in percent."""
-    values = [result.get("exact_match") for result in results]
-    return [100 * value for value in values if value is not None]
-
-
 def distribution(values: Sequence[float], label: str, path: Path) -> None:
     """Plot a histogram of accuracies (percent) over draws, with mean ± standard deviation and range."""
+    mean, std = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
     with panels(path) as grid:
         axes = grid[0][0]
         axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor=PANEL)
-        mean = statistics.fmean(values)
-        axes.axvline(mean, color=ORANGE, label=f"mean {distribution_note(values)}")
-        if len(values) > 1:
-            std = statistics.stdev(values)
-            axes.axvspan(mean - std, mean + std, color=ORANGE, alpha=0.15, label="± standard deviation")
+        spread = f"mean {mean:.1f} ± {std:.1f} %, range {min(values):.1f} to {max(values):.1f}"
+        axes.axvline(mean, color=ORANGE, label=spread)
+        axes.axvspan(mean - std, mean + std, color=ORANGE, alpha=0.15, label="± standard deviation")
         axes.figure.legend(loc="outside lower center", ncols=2)
         percent_axis(axes, "x")
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="accuracy (%)", ylabel="runs", title=f"Accuracy over {len(values)} draws of {label}")
-
-
-def distribution_note(values: Sequence[float]) -> str:
-    """Describe percentages by mean ± standard deviation and range."""
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.1f}{spread} %, range {min(values):.1f} to {max(values):.1f}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tabulate import SEPARATING_LINE, tabulate
 
 from soft_reasoning.lab.runs.files import write_text
@@ -67,20 +66,16 @@ class Table:
 
     def csv(self) -> str:
         """Format as comma-separated values: deviations and intervals in columns of their own, no commas."""
-        columns: list[list[str]] = []
-        for j, (name, *cells) in enumerate(zip(self.columns, *self.rows, strict=True)):
-            if j < self.labels:
-                columns.append([name, *cells])
-                continue
-            cells = [re.sub(r"(?<=\d),(?=\d{3})", "", "" if cell == MISSING else cell) for cell in cells]
-            matches = [(cell, ESTIMATE.match(cell)) for cell in cells]
-            parts = [match.groups() if match else (cell, None, None, None) for cell, match in matches]
-            for k, part in enumerate(zip(*parts, strict=True)):
-                if k == 0 or any(part):
-                    columns.append([name + PARTS[k], *(text or "" for text in part)])
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
-        return file.getvalue()
+        cells: Any = pd.DataFrame([*map(list, self.rows)], columns=range(len(self.columns)), dtype=object)
+        parts: list[Any] = []
+        for j, name in enumerate(self.columns):
+            texts = cells[j].rename(name)
+            if j >= self.labels:
+                texts = texts.replace(MISSING, "").str.replace(r"(?<=\d),(?=\d{3})", "", regex=True)
+                split = texts.str.extract(ESTIMATE).set_axis([f"{name}{part}" for part in PARTS], axis=1)
+                texts = split.fillna({name: texts}).dropna(axis=1, how="all")
+            parts.append(texts)
+        return pd.concat(parts, axis=1).to_csv(index=False, lineterminator="\n")
 
     def tex(self) -> str:
         """Format as a LaTeX ``tabular`` for booktabs, with errors as subscripts as in the paper."""
@@ -118,27 +113,22 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """Format a number for a table."""
-    return MISSING if value is None else f"{value:.{digits}f}"
+    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: float | None) -> str:
     """Format a whole number: 12,345."""
-    return MISSING if value is None else f"{value:,.0f}"
-
-
-def rough(value: float | None) -> str:
-    """Format an estimate with two digits: 1.2e+15."""
-    return MISSING if value is None else f"{value:.2g}"
+    return MISSING if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    return MISSING if seconds is None else format_duration(seconds)
+    return MISSING if seconds is None or math.isnan(seconds) else format_duration(seconds)
 
 
 def memory(size: float | None) -> str:
     """Format bytes: 0.1 MiB, 23.4 MiB or 1.5 GiB."""
-    if size is None:
+    if size is None or math.isnan(size):
         return MISSING
     return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
 

@@ -4,14 +4,11 @@ import pytest
 
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import Dataset, build_dataset
-from soft_reasoning.lab.data.custom import Columns
-from soft_reasoning.lab.data.demo import demo_dataset
-from soft_reasoning.prompts import Exemplar
+from soft_reasoning.lab.data.demo import SPLITS, demo_dataset
 from soft_reasoning.types import Problem, UserError
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
 ADAPTER = "soft_reasoning.lab.data.benchmarks.gsm8k"
-NO_PATHS = [[1, 2], [], ["a.csv"], [["a.csv"]], {"a": 1}, {}, 3, 0, -1.5, True, False, float("nan"), b"a.csv"]
 
 
 @pytest.fixture
@@ -57,11 +54,7 @@ def test_a_seeded_sample(jsonl):
         ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
         ({"answer_type": "integer"}, "answer_type: expected one of number"),
         ({"row": "soft_reasoning.lab.data.nothing.problem"}, "row: expected the dotted name"),
-        *(({"path": value}, "^path: expected the path of a file, got ") for value in NO_PATHS),
-        *(
-            ({"train": {"path": value}}, "^train.path: expected the path of a file, got ")
-            for value in NO_PATHS
-        ),
+        ({"path": ["a.csv"]}, "^path: expected the path of a file, got "),
     ],
 )
 def test_bad_settings_are_refused_before_any_reading(options, message):
@@ -74,18 +67,6 @@ def test_too_far_an_offset_and_too_many_shots(jsonl):
         Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems()
     with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 0"):
         Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars()
-    with pytest.raises(UserError, match="has no training rows"):
-        Dataset(name="x", row=ADAPTER, path=jsonl).training()
-
-
-def test_training_rows_are_never_problems(jsonl, tmp_path):
-    extra = {"question": "How much is 50 + 50?", "answer": "50 + 50 is <<50+50=100>>100.\n#### 100"}
-    copies = [{**row, "answer": f"Twice that.\n{row['answer']}"} for row in ROWS]
-    file = tmp_path / "train.jsonl"
-    file.write_text("\n".join(json.dumps(row) for row in [*copies, extra]), encoding="utf-8")
-    train = {"row": "soft_reasoning.lab.data.benchmarks.gsm8k_exemplar", "path": str(file)}
-    dataset = Dataset(name="gsm8k", row=ADAPTER, path=jsonl, train=train)
-    assert dataset.training() == [Exemplar("How much is 50 + 50?", "50 + 50 is 100.", "100")]
 
 
 def test_bad_rows_are_named(tmp_path):
@@ -126,22 +107,7 @@ def test_each_benchmarks_rows(tmp_path, name, row, problem):
     assert build_dataset(compose_config(options)).problems() == [problem]
 
 
-def test_custom_choices():
-    listed = Columns("q", "a", choices="c", answer_type="choice")
-    row = {"q": "Which?", "a": 1, "c": ["red", "blue"]}
-    assert listed(row, 4) == Problem("custom-4", "Which?\n(A) red\n(B) blue", "B", "choice")
-    labelled = {"q": "Which?", "a": "2", "c": {"text": ["red", "blue"], "label": ["1", "2"]}}
-    assert listed(labelled, 0).gold == "B"
-    assert listed({**row, "a": "red"}, 0).gold == "A" and listed({**row, "a": "B"}, 0).gold == "B"
-    for bad, message in [({**row, "a": "green"}, "one of the"), ({**row, "c": "red"}, "2 to 26 choices")]:
-        with pytest.raises(UserError, match=message):
-            listed(bad, 0)
-
-
-def test_training_rows_of_the_bundled_problems_are_held_out():
-    dataset = demo_dataset(name="demo")
-    rows = dataset.training()
-    assert len(rows) == 500 and dataset.training(300) == rows[:300]
-    asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems()}
-    assert not asked & {row.question for row in rows}
-    assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"
+def test_the_splits_of_the_bundled_problems_have_no_problem_in_common():
+    splits = [demo_dataset(split, name="demo").problems() for split in SPLITS]
+    assert [len(problems) for problems in splits] == [500] * 3
+    assert len({problem.question for problems in splits for problem in problems}) == 1500

@@ -13,17 +13,16 @@ def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("- {question: How many, thought: Just one., answer: 1}\n", encoding="utf-8")
     expected = [Exemplar("How many", "Just one.", "1")]
-    assert read_exemplars(str(file)) == expected
     options = ["dataset=gsm8k", f"dataset.exemplars={file}", "dataset.shots=1"]
-    assert build_dataset(compose_config(options)).exemplars() == expected
+    assert build_dataset(compose_config(options)).exemplars() == read_exemplars(str(file)) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- {question: q, answer: 1}", "entry 1: expected a field 'thought'"),
-        ("a: [", "expected a YAML file"),
-        ("rows: []", "expected a list of entries"),
+        ("- {question: q, answer: 1}", "row 1: expected a field 'thought'"),
+        ("a: [", "expected YAML"),
+        ("rows: []", "no list of objects"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, text, message):

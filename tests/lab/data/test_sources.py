@@ -10,7 +10,7 @@ DOCS = [{"question": 'One, "two"\nthree — 3?', "answer": "3"}, {"question": "F
 
 
 def write(file, text):
-    file.write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8", newline="")
     return str(file)
 
 
@@ -26,42 +26,39 @@ def test_every_layout_gives_the_same_rows(tmp_path):
         writer.writeheader()
         writer.writerows(DOCS)
     assert docs(lines) == docs(array) == docs(str(tmp_path / "rows.csv")) == DOCS
-    assert [row.where.rpartition("rows")[2] for row in read_file(lines)] == [".jsonl line 1", ".jsonl line 3"]
-    assert [row.where.rpartition("rows")[2] for row in read_file(str(tmp_path / "rows.csv"))] == [
-        ".csv row 1",
-        ".csv row 2",
-    ]
+    assert [row.where for row in read_file(lines)] == [f"{lines} line 1", f"{lines} line 3"]
 
 
-def test_parquet(tmp_path):
+def test_values_stay_as_they_are_written(tmp_path):
     from pyarrow import Table, parquet
 
-    parquet.write_table(Table.from_pylist(DOCS), tmp_path / "rows.parquet")
-    assert docs(str(tmp_path / "rows.parquet")) == DOCS
+    text = write(tmp_path / "rows.csv", "id,question,answer,,\n007,NA,1.0,,\ntrue,nan,1e5,,\n")
+    assert [list(doc.values())[:3] for doc in docs(text)] == [["007", "NA", "1.0"], ["true", "nan", "1e5"]]
+    rows = '{"answer": 7, "id": true}\n{"answer": 123456789012345678901234567890}\n{"note": 1.0}'
+    assert docs(write(tmp_path / "rows.jsonl", rows)) == [
+        {"answer": 7, "id": True},
+        {"answer": 123456789012345678901234567890},
+        {"note": 1.0},
+    ]
+    typed = [{"answer": 7, "choices": ["x", "y"]}, {"answer": None, "choices": None}]
+    parquet.write_table(Table.from_pylist(typed), tmp_path / "rows.parquet")
+    assert docs(str(tmp_path / "rows.parquet")) == typed
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("rows.jsonl", '{"a": 1}\n{"a": \n', "rows.jsonl line 2: expected JSONL in UTF-8, got an error"),
-        ("rows.jsonl", '{"a": 1}\n[1]\n', "rows.jsonl line 2: expected an object with fields, got list"),
-        ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
-        ("rows.json", '["{\\"a\\": 1}"]', "rows.json element 1: expected an object with fields, got str"),
-        ("rows.csv", "a,b\n1,2\n1\n", "rows.csv row 2: expected the columns of its first line, got fewer"),
-        ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "rows.csv row 2: expected CSV, got .*unexpected end"),
-        (
-            "rows.csv",
-            'a,b\n"1" x,2\n',
-            "rows.csv row 1: expected CSV, got .*; put a field that begins with a quote",
-        ),
-        ("rows.csv", "", "rows.csv: expected at least one row, got none"),
-        (
-            "rows.csv",
-            "question,answer\n",
-            "rows.csv: expected at least one row, got none; the first line of a CSV",
-        ),
-        ("rows.jsonl", "\n\n", "rows.jsonl: expected at least one row, got none"),
-        ("rows.json", "[]", "rows.json: expected at least one row, got none"),
+        ("rows.jsonl", '{"a": 1}\n{"a": \n', "after .*rows.jsonl line 1: expected JSONL in UTF-8"),
+        ("rows.jsonl", '{"a": 1}\n[1]\n', "after .*rows.jsonl line 1: .*no object"),
+        ("rows.json", '{"a": 1}', "no list of objects"),
+        ("rows.csv", "a,b\n1,2\n1\n", "after .*rows.csv row 1: .*more or fewer fields"),
+        ("rows.csv", "a,b\n1,2,3\n", "more or fewer fields"),
+        ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "after .*rows.csv row 1: expected CSV"),
+        ("rows.csv", 'a,b\n"What,3\nOther,4\n"Who,5\n', "expected CSV"),
+        ("rows.csv", "question,note,answer,note\n1?,a,2,b\n", "the column 'note' twice"),
+        ("rows.csv", "\ufeffanswer,question,answer\n1,2?,3\n", "the column 'answer' twice"),
+        ("rows.csv", "question,answer\n", "expected at least one row, got none"),
+        ("rows.jsonl", "\n\n", "expected at least one row, got none"),
         ("rows.parquet", "text", "expected PARQUET"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],
@@ -69,67 +66,12 @@ def test_parquet(tmp_path):
 def test_broken_files_are_named_in_one_line(tmp_path, name, text, message):
     with pytest.raises(UserError, match=message) as caught:
         read_file(write(tmp_path / name, text))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and name in str(caught.value)
 
 
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize(
-    "text", ["", "\n", "\n\n\n", "q,a", "q,a\n", "q,a\r\n", '"q","a"\n\n', "   \n", ",\n"]
-)
-def test_a_csv_file_without_rows_says_what_its_first_line_is(tmp_path, text, mark):
-    with pytest.raises(UserError, match="one row, got none; the first line of a CSV file holds") as caught:
-        read_file(write(tmp_path / "rows.csv", mark + text))
-    assert "\n" not in str(caught.value)
-
-
-TWICE = {
-    "a column": ("rows.csv", "question,answer,answer\n1?,2,3\n", "answer"),
-    "a quoted column": ("rows.csv", 'question,"answer",answer\n1?,2,3\n', "answer"),
-    "a column that is not read": ("rows.csv", "question,note,answer,note\n1?,a,2,b\n", "note"),
-    "three columns": ("rows.csv", "a,a,a\n1,2,3\n", "a"),
-    "a column after a byte-order mark": ("rows.csv", "\ufeffanswer,question,answer\n1,2?,3\n", "answer"),
-    "the id": ("rows.csv", "id,question,id,answer\n1,2?,3,4\n", "id"),
-    "a name with spaces": ("rows.csv", "the answer,q,the answer\n1,2?,3\n", "the answer"),
-    "a field": ("rows.jsonl", '{"question": "1?", "answer": 2, "answer": 3}\n', "answer"),
-    "a field of a later line": ("rows.jsonl", '{"q": "1?"}\n{"q": "2?", "q": "3?"}\n', "q"),
-    "an escaped field": ("rows.jsonl", '{"answer": 1, "\\u0061nswer": 2}\n', "answer"),
-    "a field inside": ("rows.jsonl", '{"choices": {"text": ["a"], "text": ["b"]}}\n', "text"),
-    "a field of an array's object": ("rows.json", '[{"answer": 1}, {"answer": 1, "answer": 1}]', "answer"),
-}
-
-
-@pytest.mark.parametrize("name", TWICE)
-def test_a_column_that_is_there_twice_is_named(tmp_path, name):
-    file, text, column = TWICE[name]
-    with pytest.raises(
-        UserError, match=f"{file}.*: expected each column once, got '{column}' again; rename"
-    ) as line:
-        read_file(write(tmp_path / file, text))
-    assert "\n" not in str(line.value)
-
-
-def test_columns_without_a_name_are_no_column(tmp_path):
-    rows = docs(write(tmp_path / "rows.csv", "question,answer,,\n1?,2,,\n"))
-    assert [(row["question"], row["answer"]) for row in rows] == [("1?", "2")]
-
-
-def test_a_repeated_column_of_parquet_is_named(tmp_path):
-    from pyarrow import array, parquet, table
-
-    parquet.write_table(
-        table([array([1]), array([2])], names=["answer", "answer"]), tmp_path / "rows.parquet"
-    )
-    with pytest.raises(UserError, match="expected each column once, got 'answer' again"):
-        read_file(str(tmp_path / "rows.parquet"))
-
-
-@pytest.mark.parametrize("length", [131_071, 131_072, 131_073, 200_000, 1_000_000])
-@pytest.mark.parametrize("quoted", [False, True])
-def test_a_field_of_any_length_is_read(tmp_path, length, quoted):
-    long, limit = "7" * length, csv.field_size_limit()
-    cell = f'"{long}"' if quoted else long
-    rows = docs(write(tmp_path / "rows.csv", f"question,answer\n1?,2\n{cell},3\n"))
-    assert rows[1] == {"question": long, "answer": "3"} and csv.field_size_limit() == limit
+def test_a_field_of_any_length_is_read(tmp_path):
+    long = "7" * 1_000_000
+    assert docs(write(tmp_path / "rows.csv", f'question,answer\n{long},"{long}"\n'))[0]["answer"] == long
 
 
 def test_data_that_cannot_be_had_name_the_three_ways(tmp_path, monkeypatch):
@@ -138,7 +80,7 @@ def test_data_that_cannot_be_had_name_the_three_ways(tmp_path, monkeypatch):
 
     monkeypatch.setattr("datasets.load_dataset", fail)
     hub, none = Hub("owner/name", "test"), str(tmp_path / "none.jsonl")
-    for read in (lambda: read_file(none, hub), lambda: read_hub(hub, "dataset.path")):
+    for read in (lambda: read_file(none, hub), lambda: read_hub(hub)):
         with pytest.raises(UserError) as caught:
             read()
         for way in ("the hub as owner/name", "HF_HOME=<folder> HF_HUB_OFFLINE=1", "dataset.path=<local file"):

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.lab.reports.frame import against, by_setting, find_reference, read_runs
+from soft_reasoning.lab.reports.frame import (
+    against,
+    by_setting,
+    default_reference,
+    find_reference,
+    read_runs,
+)
+from soft_reasoning.types import UserError
 from tests.lab.reports.sweeps import finished
 
 
@@ -45,7 +52,7 @@ def test_a_choice_stands_for_its_class_and_options(options):
     ]
 
 
-def test_a_preset_stands_for_what_it_chooses_and_an_own_class_for_what_it_takes(options):
+def test_a_preset_stands_for_what_it_chooses(options):
     presets = [("paper", "ei"), ("released", "ucb")]
     runs = [
         {"choices": {"preset": preset, "acquisition": chosen}, "acquisition": {"xi": i}}
@@ -85,12 +92,31 @@ def test_what_results_do_not_depend_on_distinguishes_nothing(options):
     assert options(*runs) == [{}, {}]
 
 
-def test_the_default_reference_is_nearest_to_the_defaults_of_the_runs_own_preset(tmp_path):
-    runs = [
-        finished(tmp_path / f"{d}", 0.5, method="soft_reasoning", d=d, choices={"preset": "default"})
-        for d in (5, 25, 50)
-    ]
-    assert find_reference(by_setting(read_runs(runs))) == "d=25"
+@pytest.mark.parametrize(
+    ("methods", "expected"),
+    [
+        ({"cot": "cot", "soft_reasoning k=3": "soft_reasoning", "soft_reasoning": "soft_reasoning"}, 2),
+        ({"cot": "cot", "soft_reasoning k=3": "soft_reasoning", "soft_reasoning k=5": "soft_reasoning"}, 1),
+        ({"cot": "cot", "fire": "fire"}, 0),
+    ],
+)
+def test_the_default_reference_is_soft_reasoning_or_the_first(methods, expected):
+    assert default_reference(methods) == [*methods][expected]
+
+
+def test_a_reference_is_named_by_some_of_its_options(tmp_path, capsys):
+    """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
+    runs = [finished(tmp_path / f"{d}-{k}", 0.5, method="ours", d=d, k=k) for d in (5, 50) for k in (3, 5)]
+    table = by_setting(read_runs(runs))
+    for label, expected in {
+        "d=50 k=5": "d=50 k=5",
+        "k=5 d=50": "d=50 k=5",
+        "d=50": "d=50 k=3",  # the first of its rows
+    }.items():
+        assert find_reference(table, label) == expected
+    with pytest.raises(UserError, match="reference: expected one of d=5 k=3, .*, got d=7"):
+        find_reference(table, "d=7")
+    assert find_reference(table, "d=7", strict=False) == "d=5 k=3" and "got d=7" in capsys.readouterr().out
 
 
 def test_differences_are_paired_and_the_reference_has_none(tmp_path):

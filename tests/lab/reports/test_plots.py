@@ -1,9 +1,9 @@
 """Plots have something on them, and leave matplotlib as they found it."""
 
 import pytest
-from soft_reasoning.lab.reports.sweep import draw_sweep
 
 from soft_reasoning.lab.reports import plots
+from soft_reasoning.lab.reports.comparison import draw_sweep
 from tests.lab.reports.sweeps import finished, settings
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -75,8 +75,3 @@ def test_percentages_lie_within_0_and_100(limits, expected):
     axes.set_ylim(*limits)
     plots.percent_axis(axes, "y")
     assert axes.get_ylim() == pytest.approx(expected)
-
-
-def test_a_distribution_in_words():
-    values = [50 + i / 10 for i in range(50)]
-    assert plots.distribution_note(values) == "52.5 ± 1.5 %, range 50.0 to 54.9"

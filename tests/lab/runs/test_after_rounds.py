@@ -1,7 +1,5 @@
 """What a run had after each round, over all problems."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from soft_reasoning.answers import Grader
@@ -29,7 +27,7 @@ def record(name, final, *rounds, verifier=(), gold="3"):
 
 
 def curve(*rows):
-    return mean_curve(SimpleNamespace(results=[{"after_each_round": part} for part in rows]))
+    return mean_curve([{"after_each_round": part} for part in rows])
 
 
 def after_each_round(records, grader, final):
