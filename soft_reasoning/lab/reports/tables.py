@@ -126,11 +126,6 @@ def count(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def rough(value: float | None) -> str:
-    """Format an estimate with two digits: 1.2e+15."""
-    return MISSING if value is None else f"{value:.2g}"
-
-
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
     return MISSING if seconds is None else format_duration(seconds)

@@ -22,7 +22,7 @@ Series: TypeAlias = Any
 """Types of pandas, whose annotations lack the type of a column."""
 
 PROBLEM = ("correct", "covered", "covered_first", "answers", "one_text", "rounds")
-CANDIDATE = ("round", "reward", "lost_at", "approved", "length", "new", "expected")
+CANDIDATE = ("round", "reward", "cut_at", "approved", "length", "new", "expected")
 """Numbers of a problem, and the lists of a :class:`Graded` with a value per candidate."""
 
 SHARES = {"exact_match": "correct", "coverage": "covered"}
@@ -67,7 +67,7 @@ def measure(
         "answers": _mean(problems["answers"]),
         "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
-        "cut": {"candidates": int(candidates["lost_at"].count()), "tokens": _most(candidates["lost_at"])},
+        "cut": {"candidates": int(candidates["cut_at"].count()), "tokens": _most(candidates["cut_at"])},
         "candidate_unparsed": _mean(candidates["answer"].isna()),
         "extraction": _by_extraction(rows),
         "rounds": {

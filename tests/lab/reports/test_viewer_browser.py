@@ -9,7 +9,7 @@ import pytest
 from viewed import GRADER, problem, searched, write, write_all
 
 from soft_reasoning.lab.reports.page import write_page
-from soft_reasoning.lab.runs.records import read_outcomes
+from soft_reasoning.lab.runs.records import read_grades
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -194,7 +194,7 @@ def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
     (folder / "a.svg").write_text(PICTURE)
     manifest = {"config": {}, "command": "the command k=2"}
-    write_page(folder, "one", manifest, GRADER.name, read_outcomes(folder), [], {"After each round": "a.svg"})
+    write_page(folder, "one", manifest, GRADER.name, read_grades(folder), [], {"After each round": "a.svg"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert "the command k=2" in page.text("#list")
     picture = "const img = document.querySelector('img'); return img.complete && img.naturalWidth"
