@@ -303,7 +303,7 @@ def describe_stored(folder: Path) -> dict[str, Any]:
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
     """
-    manifest = read_json(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST, START_OVER)
     about = {name: manifest[name] for name in ENGINE if name in manifest}
     model = about.get("model") or {}
     if model.get("weights"):

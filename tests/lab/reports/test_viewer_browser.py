@@ -174,8 +174,7 @@ def test_nothing_is_asked_of_a_network(page, runs):
     assert len(refusals := page.complaints()) >= 2 and all("Content Security" in text for text in refusals)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
     page = Page(chromium, width, dark)
     for address in ("", "#p0"):

@@ -123,15 +123,8 @@ def test_a_missing_library_is_named(run, monkeypatch):
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["logging=wandb", "logging.mode=later"], "logging=wandb: expected a run to begin"),
-        (["logging=mlflow", "logging.uri=nosuch://x"], "logging=mlflow: expected a run to begin"),
-    ],
-)
-def test_values_that_cannot_be(run, overrides, message):
-    pytest.importorskip(overrides[0].removeprefix("logging="))
-    done = run(*FAKE, *overrides, "limit=2")
-    assert done.code == 2 and message in done.err
+def test_a_server_that_cannot_be_is_one_line(run):
+    pytest.importorskip("mlflow")
+    done = run(*FAKE, "logging=mlflow", "logging.uri=nosuch://x", "limit=2")
+    assert done.code == 2 and "logging=mlflow: expected a run to begin" in done.err
     assert len(done.err.strip().splitlines()) == 1
