@@ -30,15 +30,6 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
-def test_tables_are_written_on_demand(folders, capsys):
-    finished.show_main([str(folders / "one"), "--tables"])
-    tables = folders / "one" / "tables"
-    assert capsys.readouterr().out == f"{tables}\n"
-    assert {"headline.csv", "headline.tex", "tokens.csv", "time.csv"} <= {
-        path.name for path in tables.iterdir()
-    }
-
-
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
     finished.show_main([str(folders / "one"), record.problem.id])

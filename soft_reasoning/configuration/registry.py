@@ -363,6 +363,7 @@ ENGINES = {
 }
 
 _RUNS = "soft_reasoning.lab.runs"
+_TRACKER = f"{_RUNS}.tracking.Tracker"
 GROUPS: Mapping[str, Mapping[str, Part]] = {
     **PARTS,
     "engine": ENGINES,
@@ -372,11 +373,9 @@ GROUPS: Mapping[str, Mapping[str, Part]] = {
         "ray": part(f"{_RUNS}.ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None),
     },
     "logging": {
-        "tensorboard": part(f"{_RUNS}.tracking.TensorBoard"),
-        "wandb": part(
-            f"{_RUNS}.tracking.WeightsAndBiases", project="soft_reasoning", entity=None, mode=None, tags=[]
-        ),
-        "mlflow": part(f"{_RUNS}.tracking.MLflow", uri=None, experiment="soft_reasoning"),
+        "tensorboard": part(_TRACKER, name="tensorboard"),
+        "wandb": part(_TRACKER, name="wandb", project="soft_reasoning", entity=None, mode=None, tags=[]),
+        "mlflow": part(_TRACKER, name="mlflow", uri=None, experiment="soft_reasoning"),
     },
 }
 """All groups of registered choices; those of models, data sets, prompts and experiments are data."""

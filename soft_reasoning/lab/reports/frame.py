@@ -25,7 +25,7 @@ from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
 from soft_reasoning.lab.runs.manifest import flatten, method_name, setting_keys
 from soft_reasoning.lab.runs.naming import compared_methods
-from soft_reasoning.lab.runs.records import COVERAGE_AT, read_outcomes
+from soft_reasoning.lab.runs.records import COVERAGE_AT, read_grades
 from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
@@ -269,8 +269,8 @@ def against(settings: Frame, reference: str) -> Frame:
 
 def _grades(folders: Sequence[str]) -> Frame:
     """For each graded problem the share of its runs with a ``right`` answer, and the number of ``seeds``."""
-    outcomes = [(name, outcome.correct) for f in folders for name, outcome in read_outcomes(Path(f)).items()]
-    grades: Frame = pd.DataFrame(outcomes, columns=["problem", "correct"]).astype({"correct": float}).dropna()
+    corrects = [(name, grade.correct) for f in folders for name, grade in read_grades(Path(f)).items()]
+    grades: Frame = pd.DataFrame(corrects, columns=["problem", "correct"]).astype({"correct": float}).dropna()
     return grades.groupby("problem")["correct"].agg(right="mean", seeds="size")
 
 

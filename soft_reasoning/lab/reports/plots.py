@@ -1,7 +1,4 @@
-"""Plots of metrics as SVG and PDF files. Matplotlib is imported on first use and needs no display.
-
-Their colours are those of ``viewer/templates/picture.css``, by which a page shows them, also in the dark.
-"""
+"""Plots of metrics as SVG and PDF files. Matplotlib is imported on first use and needs no display."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from soft_reasoning.lab.runs.records import (
     COVERAGE_AT,
     Graded,
     in_order,
-    read_outcomes,
+    read_grades,
     read_records,
 )
 from soft_reasoning.types import Problem, shortened
@@ -96,7 +96,7 @@ def write_report(folder: Path) -> list[str]:
         UserError: If the folder holds no finished run, or cannot be written.
     """
     metrics, manifest = (read_json(folder / name) for name in (RESULTS, MANIFEST))
-    outcomes = read_outcomes(folder)
+    grades = read_grades(folder)
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
@@ -123,10 +123,10 @@ def write_report(folder: Path) -> list[str]:
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=" ".join([INTERVALS, *warning])), *others]
-    write_page(folder, title, manifest, grader["name"], outcomes, tables, pictures)
-    if _ungraded(outcomes):
-        questions = [record.problem for record in read_records(folder) if record.problem.id in outcomes]
-        answers = [(q.id, q.question, outcomes[q.id].answer or "") for q in questions]
+    write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
+    if _ungraded(grades):
+        questions = [record.problem for record in read_records(folder) if record.problem.id in grades]
+        answers = [(q.id, q.question, grades[q.id].answer or "") for q in questions]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
 
@@ -151,20 +151,20 @@ def write_tables(folder: Path) -> Path:
 
 def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
-    metrics, lines, outcomes = read_json(folder / RESULTS), list[str](), read_outcomes(folder)
-    records = in_order(record for record in read_records(folder) if record.problem.id in outcomes)
-    ungraded = _ungraded(outcomes)
+    metrics, lines, grades = read_json(folder / RESULTS), list[str](), read_grades(folder)
+    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
+    ungraded = _ungraded(grades)
     if ungraded or len(records) <= SHOWN:
-        lines = [_answered(i, r.problem, outcomes[r.problem.id]) for i, r in enumerate(records[:SHOWN])]
+        lines = [_answered(i, r.problem, grades[r.problem.id]) for i, r in enumerate(records[:SHOWN])]
         if len(records) > SHOWN:
             lines.append(f"... and {len(records) - SHOWN} more")
         lines += ["", *([str(folder / PREDICTIONS), ""] if ungraded else [])]
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
 
 
-def _answered(number: int, problem: Problem, outcome: Graded) -> str:
+def _answered(number: int, problem: Problem, grade: Graded) -> str:
     """A line about a question: its place, its end, its answer as graded, and whether it is correct."""
-    texts, correct = (problem.question, outcome.answer, problem.gold), outcome.correct
+    texts, correct = (problem.question, grade.answer, problem.gold), grade.correct
     question, answer, gold = (" ".join((text or "").split()) for text in texts)
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
     graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold)})"
@@ -183,8 +183,8 @@ def _sentence(metrics: Metrics) -> list[str]:
     return [f"{counts}{coverage}. {INTERVALS}", ""]
 
 
-def _ungraded(outcomes: Mapping[str, Graded]) -> bool:
-    return all(outcome.correct is None for outcome in outcomes.values())
+def _ungraded(grades: Mapping[str, Graded]) -> bool:
+    return all(grade.correct is None for grade in grades.values())
 
 
 def build_tables(metrics: Metrics) -> dict[str, Table]:

@@ -21,8 +21,9 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """Types of pandas, whose annotations lack the type of a column."""
 
-CANDIDATE = ("round", "reward", "lost_at", "approved", "length", "new", "expected")
-"""The lists of a :class:`Graded` with a value per candidate."""
+PROBLEM = ("correct", "covered", "covered_first", "answers", "one_text", "rounds")
+CANDIDATE = ("round", "reward", "cut_at", "approved", "length", "new", "expected")
+"""Numbers of a problem, and the lists of a :class:`Graded` with a value per candidate."""
 
 SHARES = {"exact_match": "correct", "coverage": "covered"}
 TOKENS = {
@@ -50,7 +51,7 @@ def measure(
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
     rows = sorted(graded, key=lambda row: row.id)
-    problems = _problems(rows)
+    problems = _frame(map(_problem, rows), ["answer", "difficulty", "wrong"], PROBLEM)
     candidates = _candidates(rows)
     with_gold = problems[problems["correct"].notna()]
     graded_candidates = candidates[candidates["correct"].notna()]
@@ -66,7 +67,7 @@ def measure(
         "answers": _mean(problems["answers"]),
         "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
-        "cut": {"candidates": int(candidates["lost_at"].count()), "tokens": _most(candidates["lost_at"])},
+        "cut": {"candidates": int(candidates["cut_at"].count()), "tokens": _most(candidates["cut_at"])},
         "candidate_unparsed": _mean(candidates["answer"].isna()),
         "extraction": _by_extraction(rows),
         "rounds": {
@@ -88,28 +89,20 @@ def measure(
     }
 
 
-def _problems(rows: Sequence[Graded]) -> Frame:
-    """A row per problem; NaN stands for None in columns of numbers."""
-    texts, numbers = (
-        ["answer", "difficulty", "wrong"],
-        ["correct", "covered", "answers", "one_text", "rounds"],
-    )
-    frame: Frame = pd.DataFrame(
-        [[getattr(row, name) for name in (*texts, *numbers)] for row in rows],
-        columns=[*texts, *numbers],
-        dtype=object,
-    )
-    first = [any(right for _, right in row.candidates[:COVERAGE_AT]) for row in rows]
-    return frame.astype(dict.fromkeys(numbers, float)).assign(covered_first=pd.Series(first, dtype=float))
+def _frame(rows: Iterable[Mapping[str, Any]], texts: Sequence[str], numbers: Sequence[str]) -> Frame:
+    """A table of these columns; NaN stands for None in columns of numbers."""
+    frame = pd.DataFrame([*rows], columns=[*texts, *numbers], dtype=object)
+    return frame.astype(dict.fromkeys(numbers, float))
+
+
+def _problem(row: Graded) -> dict[str, Any]:
+    first = any(right for _, right in row.candidates[:COVERAGE_AT])
+    return {**vars(row), "rounds": row.rounds, "covered_first": first}
 
 
 def _candidates(rows: Sequence[Graded]) -> Frame:
     """A row per candidate, with the number of its ``problem``."""
-    lists: Frame = pd.DataFrame(
-        [[row.candidates, *(getattr(row, name) for name in CANDIDATE)] for row in rows],
-        columns=["candidates", *CANDIDATE],
-        dtype=object,
-    )
+    lists = _frame(map(vars, rows), ["candidates", *CANDIDATE], ())
     frame = lists.explode([*lists]).dropna(subset="round").rename_axis("problem").reset_index()
     pairs = frame.pop("candidates").str
     return frame.assign(correct=pairs[1]).astype(float).assign(answer=pairs[0])
@@ -164,10 +157,8 @@ def _finite(value: float) -> float | None:
 
 def _by_extraction(rows: Sequence[Graded]) -> dict[str, dict[str, float | None]]:
     """Accuracy, coverage and unparsed answers for each way of extracting answers."""
-    columns = ["correct", "covered", "parsed", "candidates", "candidates_parsed"]
-    readings: Frame = pd.DataFrame(
-        [reading for row in rows for reading in row.readings], columns=["mode", *columns], dtype=object
-    ).astype(dict.fromkeys(columns, float))
+    numbers = ("correct", "covered", "parsed", "candidates", "candidates_parsed")
+    readings = _frame((reading for row in rows for reading in row.readings), ["mode"], numbers)
     metrics: dict[str, dict[str, float | None]] = {}
     for mode in dict.fromkeys([*MODES, *readings["mode"]]):
         group = readings[readings["mode"] == mode]

@@ -152,7 +152,7 @@ class Graded:
         one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
-        lost_at: Tokens after which a limit cut it before its answer ended; None for others.
+        cut_at: Tokens after which a limit cut it before its answer ended; None for others.
         approved: Whether the verifier approved it, before its confidence; None if it was not judged.
         length: Length |u| of its point.
         new: Whether no earlier candidate had its text.
@@ -181,7 +181,7 @@ class Graded:
     one_text: bool | None = None
     round: Sequence[int] = ()
     reward: Sequence[float | None] = ()
-    lost_at: Sequence[int | None] = ()
+    cut_at: Sequence[int | None] = ()
     approved: Sequence[bool | None] = ()
     length: Sequence[float | None] = ()
     new: Sequence[bool] = ()
@@ -234,7 +234,7 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=key)
 
 
-def read_outcomes(folder: Path) -> dict[str, Graded]:
+def read_grades(folder: Path) -> dict[str, Graded]:
     """Return the graded problems of a finished run by their ids.
 
     Raises:

@@ -303,7 +303,7 @@ def describe_stored(folder: Path) -> dict[str, Any]:
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
     """
-    manifest = read_json(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST, START_OVER)
     about = {name: manifest[name] for name in ENGINE if name in manifest}
     model = about.get("model") or {}
     if model.get("weights"):
@@ -318,18 +318,16 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
         UserError: If a stored problem is not among them, or has changed.
     """
     by_id = {problem.id: problem for problem in problems}
-    for stored in (record.problem for record in store.records):
-        problem = by_id.get(stored.id)
+    for record in store.records:
+        name, problem = record.problem.name, by_id.get(record.problem.id)
         if problem is None:
             raise UserError(
-                f"{store.folder} holds problem {stored.name}, which this run does not have; raise "
-                f"limit, {START_OVER}"
+                f"{store.folder} holds problem {name}, which this run lacks; raise limit, {START_OVER}"
             )
-        parts = {"question": "question", "answer_type": "answer type", "gold": "reference answer"}
-        changed = [part for name, part in parts.items() if getattr(stored, name) != getattr(problem, name)]
-        if changed:
+        parts = ("question", "answer_type", "gold")
+        if any(getattr(record.problem, part) != getattr(problem, part) for part in parts):
             raise UserError(
-                f"{store.folder} holds problem {stored.name} with another {' and '.join(changed)}; "
+                f"{store.folder} holds problem {name} with another question, type or reference answer; "
                 f"restore the data, {START_OVER}"
             )
 

@@ -9,7 +9,7 @@ import pytest
 from viewed import GRADER, problem, searched, write, write_all
 
 from soft_reasoning.lab.reports.page import write_page
-from soft_reasoning.lab.runs.records import read_outcomes
+from soft_reasoning.lab.runs.records import read_grades
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -174,8 +174,7 @@ def test_nothing_is_asked_of_a_network(page, runs):
     assert len(refusals := page.complaints()) >= 2 and all("Content Security" in text for text in refusals)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
     page = Page(chromium, width, dark)
     for address in ("", "#p0"):
@@ -194,7 +193,7 @@ def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
     (folder / "a.svg").write_text(PICTURE)
     manifest = {"config": {}, "command": "the command k=2"}
-    write_page(folder, "one", manifest, GRADER.name, read_outcomes(folder), [], {"After each round": "a.svg"})
+    write_page(folder, "one", manifest, GRADER.name, read_grades(folder), [], {"After each round": "a.svg"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert "the command k=2" in page.text("#list")
     picture = "const img = document.querySelector('img'); return img.complete && img.naturalWidth"

@@ -8,7 +8,7 @@ from gzip import decompress
 from soft_reasoning.answers import Grader
 from soft_reasoning.lab.reports.page import write_page
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
-from soft_reasoning.lab.runs.records import read_outcomes
+from soft_reasoning.lab.runs.records import read_grades
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.lab.runs.world import stored
 
@@ -53,8 +53,8 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
     """A run's folder with ``results`` by problem, and its page."""
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
     stored(folder, config, results.items())
-    manifest, outcomes = read_json(folder / MANIFEST), read_outcomes(folder)
-    write_page(folder, f"{method} {HOSTILE}", manifest, GRADER.name, outcomes, [], {})
+    manifest, grades = read_json(folder / MANIFEST), read_grades(folder)
+    write_page(folder, f"{method} {HOSTILE}", manifest, GRADER.name, grades, [], {})
     return folder
 
 

@@ -1,7 +1,6 @@
 """Metrics of records written by hand, against numbers worked out by hand."""
 
 import itertools
-import json
 import math
 
 import pytest
@@ -142,30 +141,6 @@ def test_cost_is_counted_from_usage_time_and_memory():
 def test_order_changes_no_digit():
     rows = [row("3", "3", [["3", "4"]], verified=[[i / 7, 0.1]], name=str(i)) for i in range(7)]
     assert summarise(rows) == summarise(rows[::-1])
-
-
-def test_a_record_gives_its_problem_and_numbers_back():
-    problem = Problem("p", "How many?", "3", doc={"a": 1})
-    result = Result("3", (Candidate("t", "3", 0, 0.5, 1.0, 1.5, (0.1, -0.2), 7, "eos"),), ({"round": 0},))
-    record = Record.of(problem, result, GRADER)
-    line = record.line()
-    assert Record.read(json.loads(json.dumps(line))) == record and record.problem.doc == {"a": 1}
-    assert (line["exact_match"], line["resps"], line["filtered_resps"]) == (1.0, [["t"]], ["3"])
-    assert line["candidates"] == [
-        {
-            "answer": "3",
-            "round": 0,
-            "coherence": 0.5,
-            "verified": 1.0,
-            "reward": 1.5,
-            "u": (0.1, -0.2),
-            "generated_tokens": 7,
-            "finish_reason": "eos",
-            "agreement": None,
-            "opening": "",
-            "computed": False,
-        }
-    ]
 
 
 def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_decided():

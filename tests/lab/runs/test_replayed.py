@@ -64,10 +64,7 @@ def whole(tmp_path_factory):
 
 
 PLACES = [("writing", 12)]
-MORE = [
-    pytest.param(at, marks=pytest.mark.slow)
-    for at in (("step", 60), ("computed", 65), ("step", 3), ("writing", 2), ("stored", 9))
-]
+MORE = [pytest.param(at, marks=pytest.mark.slow) for at in (("step", 60), ("computed", 65), ("stored", 9))]
 
 
 @pytest.mark.parametrize("at", [*PLACES, *MORE])
@@ -106,8 +103,6 @@ CHANGES = {
     "the same": ((), ()),
     "final": (("final=vote",), ()),
     "reward": (("reward.coherence_weight=0.1",), ()),
-    "stopping": (("stopping=unanimous",), ()),
-    "fewer rounds": (("rounds=1",), ()),
     "verifier": (("verifier=none",), ()),
     "another verifier": (("verifier=probability",), ("verifier",)),
 }
@@ -155,12 +150,6 @@ def test_what_the_option_says(tmp_path, generated, capsys):
             compose_config([wrong])
     with pytest.raises(UserError, match="^cache_gb: expected"):
         compose_config(["cache_gb=0"])
-
-
-def test_a_small_store_forgets_and_changes_nothing(whole, tmp_path):
-    run_here(tmp_path, ["cache_gb=2e-5"])
-    assert records(tmp_path)[0] == records(whole)[0]
-    assert len(stored(tmp_path)) < len(stored(whole)) / 2
 
 
 def test_another_machine_does_not_use_the_run_s_store(tmp_path):

@@ -14,15 +14,14 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.lab.runs.runner import LocalLauncher, run
-from soft_reasoning.schedule.job import Clock, ProblemError
+from soft_reasoning.schedule.job import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
-from tests.lab.runs.world import OPTIONS, parts, problems, solve, without_replays
+from tests.lab.runs.world import parts, problems, solve, without_replays
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,17 +67,6 @@ def test_the_first_line_says_what_is_loaded(tmp_path, capsys):
     launcher.close()
     first = capsys.readouterr().err.splitlines()[0]
     assert re.search(r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB$", first)
-
-
-@pytest.mark.slow
-def test_where_few_rows_fit_first_results_come_before_last_problems_begin():
-    config = compose_config(["method=verified_sampling", "engine.max_batch_rows=6", "max_new_tokens=40"])
-    launcher, seen = LocalLauncher(), []
-    local = launcher.start(config, problems(8))
-    for problem, _ in local.solve(problems(8), Clock(), watch=seen.append):
-        assert problem.id in ("p0", "p1") and seen[-1][-2:] == [0, 0]
-        break
-    launcher.close()
 
 
 @pytest.mark.parametrize("cache", ["run", "none", "elsewhere"])
@@ -133,23 +121,17 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
 
     go(2)
     assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
-    with pytest.raises(UserError, match=r"problem p3, which this run does not have; raise limit.*fresh="):
+    with pytest.raises(UserError, match=r"problem p3, which this run lacks; raise limit.*fresh="):
         go(3)
     assert read_json(tmp_path / MANIFEST)["config"]["limit"] == 4
     assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"question": "Another question?"}, "question"),
-        ({"answer_type": "text", "gold": "another"}, "answer type and reference answer"),
-    ],
-)
-def test_changed_data_and_changed_config_are_refused(world, whole, change, what):
+@pytest.mark.parametrize("change", [{"question": "Another question?"}, {"gold": "another"}])
+def test_changed_data_and_changed_config_are_refused(world, whole, change):
     method, context, config = world
     first, *others = problems(12)
-    with pytest.raises(UserError, match=rf"problem p0 with another {what}; restore the data.*fresh=true"):
+    with pytest.raises(UserError, match="problem p0 with another .*; restore the data.*fresh=true"):
         solve([replace(first, **change), *others], method, context, whole, config)
     with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
         solve(problems(12), method, context, whole, config | {"seed": 1})
@@ -196,11 +178,3 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     shown = (tmp_path / "predictions.csv").read_text().splitlines()
     assert shown == ["id,question,answer", f"mine,How many pens?,{record.result.answer}"]
     assert f"{record.problem.question}  {record.result.answer}" in terminal(tmp_path)
-
-
-def test_a_kept_engine_counts_each_runs_memory_by_itself(monkeypatch):
-    monkeypatch.setattr(FakeEngine, "peak_bytes", {"kv": 7}, raising=False)
-    monkeypatch.setattr(FakeEngine, "begin_run", lambda self: self.peak_bytes.update(kv=0))
-    launcher, config = LocalLauncher(), compose_config(OPTIONS)
-    assert launcher.start(config, ()).peaks() == {"kv": 7}
-    assert launcher.start(config, ()).peaks() == {"kv": 0}

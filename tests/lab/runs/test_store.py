@@ -13,8 +13,7 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.cli.launch import one_line_errors
-from soft_reasoning.lab.runs.files import MANIFEST, read_json, write_text
+from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import Record, Store, read_records
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
@@ -76,14 +75,8 @@ def test_a_record_that_was_written_and_read_back_is_equal(tmp_path):
         store.append(made)
     [stored] = read_records(tmp_path)
     assert stored == made and stored.problem.doc == problem.doc
-
-
-def test_an_edited_line_is_refused_by_what_it_lacks(tmp_path):
-    fill(tmp_path, "a")
-    path = tmp_path / "samples.jsonl"
-    path.write_text(path.read_text().replace('"usage"', '"used"'))
-    with pytest.raises(UserError, match="line 1: expected a record, got an edited line that lacks 'usage'"):
-        Store(tmp_path, CONFIG)
+    line = made.line()
+    assert (line["resps"], line["filtered_resps"], line["exact_match"]) == ([["so 18", ""]], ["18"], 1.0)
 
 
 @pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b"\0\0\0\0"])
@@ -123,28 +116,12 @@ def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_pa
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
 
 
-@pytest.mark.parametrize(
-    ("engine", "resources"),
-    [
-        ("hf", ["engine.max_batch_tokens=4000", "model.device_map=auto"]),
-        (
-            "vllm",
-            [
-                "engine.gpu_memory_utilization=0.5",
-                "engine.tensor_parallel_size=2",
-                "engine.pipeline_parallel_size=2",
-                "+engine.max_num_seqs=8",
-            ],
-        ),
-    ],
-)
-def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
-    engine = f"engine={engine}"
-    fill(tmp_path, "a", config=composed(engine))
-    fill(tmp_path, "b", config=composed(engine, *resources))
+def test_a_run_goes_on_with_other_resources(tmp_path):
+    fill(tmp_path, "a", config=composed())
+    fill(tmp_path, "b", config=composed("engine.max_batch_tokens=4000", "model.device_map=auto"))
     assert ids(tmp_path) == ["a", "b"]
     with pytest.raises(UserError, match="model.dtype"):
-        fill(tmp_path, config=composed(engine, "model.dtype=float16"))
+        fill(tmp_path, config=composed("model.dtype=float16"))
 
 
 def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
@@ -158,26 +135,6 @@ def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
     assert ids(tmp_path) == ["b"]
     assert not (tmp_path / "results.json").exists() and (tmp_path / "notes.txt").read_text() == "mine"
     assert not [*(tmp_path / "tables").iterdir()]
-
-
-def test_only_commands_with_the_option_advise_another_folder(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="got Not a directory; fix that, or choose .* with hydra.run.dir=$"):
-        Store(tmp_path / "file" / "run", CONFIG)
-    with pytest.raises(UserError, match="expected a writable folder, got .*; fix that$"):
-        write_text(tmp_path / "file" / "tables" / "headline.csv", "")
-    with pytest.raises(SystemExit), one_line_errors():
-        (tmp_path / "file" / "folder").mkdir()
-    assert capsys.readouterr().err.endswith("/folder; check the path and its disk\n")
-
-
-def test_a_full_disk_is_one_line_from_a_writer_that_names_no_file(capsys):
-    with pytest.raises(SystemExit) as ended, one_line_errors(), open("/dev/full", "w") as file:
-        file.write("a line of the search")
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == (
-        "soft_reasoning: No space left on device; check the path and its disk\n"
-    )
 
 
 HOLD = """
@@ -248,18 +205,15 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
         Store(tmp_path, CONFIG)
 
 
-@pytest.mark.parametrize("name", ["ENOSYS", "ENOLCK"])
-def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch, name):
-    code = getattr(errno, name)
-
+def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch):
     def unsupported(*_):
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("soft_reasoning.lab.runs.files.fcntl.flock", unsupported)
     with Store(tmp_path, {"seed": 0}) as store:
         store.append(record())
         [note] = store.notes
-    assert "cannot be locked" in note and os.strerror(code) in note and not store.locked
+    assert "cannot be locked" in note and "No locks" in note and not store.locked
     assert [stored.problem.id for stored in read_records(tmp_path)] == ["0"]
 
 

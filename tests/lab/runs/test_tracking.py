@@ -91,7 +91,7 @@ def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, 
     experiment = client.get_experiment_by_name("mine").experiment_id
     first, again = client.search_runs([experiment], order_by=["start_time ASC"])
     assert "ended" not in done.err
-    assert (first.info.status, again.info.status) == ("FINISHED", "FINISHED")
+    assert first.info.status == "FINISHED"  # else the next run could not begin
     assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
     assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
     measured = results(done.folder)
@@ -123,15 +123,8 @@ def test_a_missing_library_is_named(run, monkeypatch):
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["logging=wandb", "logging.mode=later"], "logging=wandb: expected a run to begin"),
-        (["logging=mlflow", "logging.uri=nosuch://x"], "logging=mlflow: expected a run to begin"),
-    ],
-)
-def test_values_that_cannot_be(run, overrides, message):
-    pytest.importorskip(overrides[0].removeprefix("logging="))
-    done = run(*FAKE, *overrides, "limit=2")
-    assert done.code == 2 and message in done.err
+def test_a_server_that_cannot_be_is_one_line(run):
+    pytest.importorskip("mlflow")
+    done = run(*FAKE, "logging=mlflow", "logging.uri=nosuch://x", "limit=2")
+    assert done.code == 2 and "logging=mlflow: expected a run to begin" in done.err
     assert len(done.err.strip().splitlines()) == 1
