@@ -127,7 +127,7 @@ class HuggingFaceEngine(Engine):
             keep_freed_memory()
         on_gpu = self.device.type == "cuda"
         if on_gpu:
-            log.warning("engine=hf is exact and slow on a GPU; engine=vllm is the fast way")
+            log.warning("engine=hf is slow on a GPU; engine=vllm is the fast way")
         self._loaded_bytes = torch.cuda.memory_allocated(self.device) if on_gpu else 0
         self.set_embeddings(lookup, lookup.weight)
         self.context_length: int = loading.context_length(model.config)
