@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
-
 from soft_reasoning.schedule.method import Context, Limits, Method, check_method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Problem, Result
