@@ -37,11 +37,6 @@ def choose_dtype(name: str | torch.dtype, device: torch.device, *, gguf: bool = 
     return DTYPES[name]
 
 
-def count_parameters(model: Any) -> int:
-    """The number of parameters of ``model``."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def load(
     path: str,
     device: torch.device,

@@ -153,7 +153,7 @@ COMPLETIONS = st.builds(
     st.lists(FLOATS).map(tuple),
     st.text(st.characters()),
     st.sampled_from(FinishReason),
-    *[st.integers(0, 10**6)] * 3,
+    *[st.integers(0, 10**6)] * 2,
     next_logits=st.none() | st.lists(st.floats(width=32)).map(torch.tensor),
     top_logprobs=st.lists(
         st.tuples(st.lists(st.integers(0, 9)).map(tuple), st.lists(FLOATS).map(tuple)).map(

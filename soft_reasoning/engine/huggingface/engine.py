@@ -94,7 +94,7 @@ class HuggingFaceEngine(Engine):
                 revision=revision,
                 trust_remote_code=trust_remote_code,
             )
-            choose_threads(threads, loading.count_parameters(model))
+            choose_threads(threads, model.num_parameters())
             self._set_up(model, tokenizer, max_batch_tokens, max_batch_rows)
 
     @classmethod
@@ -127,7 +127,7 @@ class HuggingFaceEngine(Engine):
             keep_freed_memory()
         on_gpu = self.device.type == "cuda"
         if on_gpu:
-            log.warning("engine=hf is exact and slow on a GPU; engine=vllm is the fast way")
+            log.warning("engine=hf is slow on a GPU; engine=vllm is the fast way")
         self._loaded_bytes = torch.cuda.memory_allocated(self.device) if on_gpu else 0
         self.set_embeddings(lookup, lookup.weight)
         self.context_length: int = loading.context_length(model.config)
@@ -139,12 +139,10 @@ class HuggingFaceEngine(Engine):
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
-        if self.device.type == "cpu" and loading.count_parameters(model) > LARGE:
+        if self.device.type == "cpu" and model.num_parameters() > LARGE:
             max_batch_rows = max_batch_rows or ROWS_ON_CPU
             if model.dtype == torch.float32:
-                log.info(
-                    "float32 is exact; model.dtype=bfloat16 takes half the memory, and less time on some CPUs"
-                )
+                log.info("float32 is exact; model.dtype=bfloat16 takes half the memory")
         self._runner.max_rows = max_batch_rows
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
