@@ -101,7 +101,7 @@ class Learnt:
             UserError: In one line that names one of them.
         """
         known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for p in problems if (mark := question_fingerprint(p.question)) in known]
+        seen = [known[mark] for p in problems if (mark := question_fingerprint(p)) in known]
         if seen:
             raise UserError(
                 f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
@@ -121,9 +121,14 @@ def vector(name: str, values: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def question_fingerprint(question: str) -> str:
-    """Return sixteen hexadecimal digits that identify a question's text up to white space and case."""
-    return hashlib.sha256(" ".join(question.split()).casefold().encode()).hexdigest()[:16]
+def question_fingerprint(problem: Problem) -> str:
+    """Return sixteen hexadecimal digits that identify a question and the messages before it.
+
+    Texts are equal up to white space and case.
+    """
+    texts = [*(text for _, text in problem.messages), problem.question]
+    words = [" ".join(text.split()).casefold() for text in texts]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def distinct(problems: Sequence[Problem]) -> list[Problem]:
@@ -133,7 +138,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
     """
     first: dict[str, Problem] = {}
     for problem in problems:
-        first.setdefault(question_fingerprint(problem.question), problem)
+        first.setdefault(question_fingerprint(problem), problem)
     if repeated := len(problems) - len(first):
         log.warning("%d of %d questions repeat others and are left out", repeated, len(problems))
     return list(first.values())
@@ -141,7 +146,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
 
 def origin(context: Context, problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
     """Return the fields of :class:`Learnt` for what is learnt from ``problems``."""
-    questions = {problem.id: question_fingerprint(problem.question) for problem in problems}
+    questions = {problem.id: question_fingerprint(problem) for problem in problems}
     return {"made_for": made_for(context), "questions": questions}
 
 
