@@ -69,7 +69,7 @@ def read(sentence: str, question: str, marked: bool) -> Reading | None:
     >>> q = "Which? (A) red (B) blue"
     >>> [read(text, q, True).answer for text in ("B, because A is red", "blue", "A or B", "B) red")]
     ['B', 'B', None, None]
-    >>> [read(text, q, False).answer for text in ("I pick B rather than A.", "It is red, so A is the answer.")]
+    >>> [read(text, q, False).answer for text in ("I pick B rather than A.", "Red, so A is the answer.")]
     ['B', 'A']
     """
     texts = _texts(sentence, question)

@@ -1,7 +1,7 @@
 """Phrasings of answers and what each means, labelled before the rules that read them.
 
-``phrasings.jsonl`` holds texts as models and people write them, ``classes.jsonl`` the inputs of single faults,
-most of them written to provoke. A text may stay unread; it is never read wrongly.
+``phrasings.jsonl`` holds texts as models and people write them, ``classes.jsonl`` the inputs of single
+faults, most of them written to provoke. A text may stay unread; it is never read wrongly.
 """
 
 import json
