@@ -14,8 +14,8 @@ How a text is read (``extraction=flexible``):
 3. Without a mark, or where prose follows it, the last sentence gives the answer; for numbers the last one
    with a number. A check of the result or a note at the end is not read.
 4. A sentence must hold its value where it decides: a verdict at its beginning; a letter or an option's text
-   at its beginning, or without a mark in a form that means an option; one number, or the first on the right side
-   of an equation. A number is a word that matches one pattern as a whole.
+   at its beginning, or without a mark in a form that means an option; one number, or the first on the right
+   side of an equation. A number is a word that matches one pattern as a whole.
 
 Everything else is no answer: a text that can be meant in two ways is not read, and no phrase is added to this
 list. ``extraction=strict`` reads only the rest of the line after the first "Answer:". ``external`` holds
