@@ -30,16 +30,14 @@ _WORDS |= {f"{ten}-{one}": _WORDS[ten] + _WORDS[one] for ten in _TENS for one in
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _OPERATORS = set("+ - * / × x ÷ · ^ < > ≤ ≥ ≠ ± √".split())
 _OPERATORS |= {f"\\{name}" for name in "times cdot div pm sqrt leq le geq ge neq lt gt".split()}
+_PARTS = "half third quarter fourth fifth sixth seventh eighth ninth tenth hundredth thousandth".split()
+_PARTS += [f"{part}s" for part in _PARTS]
 _BEFORE = _OPERATORS | set("not than least most minus negative twice double".split())
-_BEFORE |= {f"{part} of" for part in "half third thirds quarter quarters".split()}
+_BEFORE |= {f"{part} of" for part in _PARTS}
 """Words before a number that change it, or compare with it."""
 _AFTER = _OPERATORS | {"and a", "and an", "and half", "or more", "or less", "or fewer", "or so"}
-_AFTER |= set(
-    "dozen dozens score gross lakh crore quadrillion half halves third thirds quarter quarters".split()
-)
-_AFTER |= set("tenths hundredths thousandths mil k bn".split())
+_AFTER |= set("halves dozen dozens score gross lakh crore quadrillion mil k bn".split()) | {*_PARTS}
 """Words after a number that change it."""
-
 _VULGAR = {
     ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }
@@ -56,6 +54,8 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 """A number, an equals sign, or another word."""
+_AROUND = ".,;:!?()\"'”*"
+"""Around a word that is compared with the sets above."""
 _SEPARATOR = re.compile(r"\\?,|\{,\}|_| (?=\d{3}(?!\d*/))")
 _FRACTION = re.compile(r"\\[dt]?frac\{(-?\d+)\}\{(\d+)\}")
 _EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|[→⇒]|\b(?:equals|equal to|rounds (?:up |down )?to)\b")
@@ -78,30 +78,24 @@ def find(text: str) -> Iterator[Reading]:
     ['1200', '3.5', '5000000', None, None, None, None]
     """
     matches = [*_WORD.finditer(text)]
-    words = [
-        "",
-        "",
-        *(match.group().lower().strip("-.,;:!?()\"'”*") or match.group() for match in matches),
-        "",
-        "",
-    ]
+    plain = [match.group().lower().strip(_AROUND + "-") or match.group() for match in matches]
+    words = ["", "", *plain, "", ""]  # two more on both sides
     for n, match in enumerate(matches, 2):
-        (start, end), word = match.span(), words[n]
+        (start, end), last = match.span(), n
         if match["number"]:
             answer, (start, end) = _answer(match), match.span("number")
-        elif word in _WORDS:
-            start += match.group().lower().index(word)
-            answer, end = str(_WORDS[word]), start + len(word)
-        elif any(char.isdecimal() or ord(char) in _VULGAR for char in word):
+        elif words[n] in _WORDS:
+            start += match.group().lower().index(words[n])
+            answer, end = str(_WORDS[words[n]]), start + len(words[n])
+        elif any(char.isdecimal() or ord(char) in _VULGAR for char in words[n]):
             answer = None
         else:
             continue
-        for scale, after in zip(words[n + 1 : n + 3], matches[n - 1 : n + 1], strict=False):
-            if scale.rstrip("s") not in _SCALES:
-                break
-            answer = answer and canonical(Fraction(answer) * _SCALES[scale.rstrip("s")])
-            end = after.start() + len(after.group().rstrip(".,;:!?)\"'”*"))
-        before, after = words[n - 2 : n], words[n + 1 : n + 3]
+        while (scale := words[last + 1].rstrip("s")) in _SCALES:
+            last += 1
+            answer = answer and canonical(Fraction(answer) * _SCALES[scale])
+            end = matches[last - 2].start() + len(matches[last - 2].group().rstrip(_AROUND))
+        before, after = words[n - 2 : n], words[last + 1 : last + 3]
         changed = not _BEFORE.isdisjoint((before[1], " ".join(before)))
         changed |= not _AFTER.isdisjoint((after[0], " ".join(after)))
         yield Reading(None if changed else answer, start, end)
