@@ -7,7 +7,6 @@ import pytest
 from soft_reasoning.answers import equal, extract
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
-from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.judge.model_verifier import verdict_numbers
 from soft_reasoning.types import Problem, UserError
@@ -52,7 +51,7 @@ def test_the_papers_templates_show_one_worked_example_and_number_from_zero(answe
 
 
 def test_the_paper_s_prompt_follows_the_type_of_answer():
-    """A data set's, a row's and, from Python, a question's; options of the prompt stay."""
+    """A data set's and a row's; options of the prompt stay."""
     options = ["dataset=strategyqa", "prompt.wording.cue=So", "prompt.layout=completion"]
     config = compose_config(["prompt=paper", *options])
     assert config.prompt == compose_config(["prompt=paper_boolean", *options]).prompt
@@ -68,8 +67,6 @@ def test_the_paper_s_prompt_follows_the_type_of_answer():
     assert texts[0] == texts[1] and "True or False" not in texts[0] and "queen" in texts[0]
     with pytest.raises(UserError, match="use prompt=choice"):
         compose_config(["prompt=paper", "dataset=custom", "dataset.answer_type=choice"])
-    asked = Setup("demo", "paper", "boolean", (), None, {}).config.prompt
-    assert asked == compose_config(["prompt=paper_boolean", "model=demo"]).prompt
 
 
 def test_a_prompt_ends_as_its_worked_reviews_begin():
@@ -112,7 +109,7 @@ def test_a_user_s_own_reviews_take_their_place(tmp_path):
         "multi: []\nsingle: []\n"
         "single_judge: [{question: 'One?', solutions: ['Answer: 1'], correct: 1, analysis: a, answer: 1}]\n"
     )
-    made = prompts("math", f"hydra.searchpath=[file://{tmp_path}]", "reviews@prompt.exemplars=mine")
+    made = prompts("math", f"hydra.searchpath=[data://,file://{tmp_path}]", "reviews@prompt.exemplars=mine")
     assert not made.wording.reviews["multi_generate"].exemplars
     text = ENGINE.tokenizer.decode(made.review("single_judge", PROBLEM, ["Answer: 5"]).ids)
     assert "Question:\nOne?\nSolution:\nAnswer: 1\nCorrect: 1\n\n" in text

@@ -66,6 +66,7 @@ def judge(*scores):
 
 def context_of(engine, solve=lambda problem: Prompt(PROMPT, stop=("Question:",))):
     prompts = SimpleNamespace(solve=solve, split=lambda text, problem: ("", text), task=task)
+    prompts.of = lambda answer_type: prompts
     return Context(engine=engine, prompts=prompts, grader=Grader(), seed=0)
 
 

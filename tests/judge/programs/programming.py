@@ -50,7 +50,7 @@ class Programmer(Engine):
 def world(engine, *overrides):
     """(method, context) with the wording of word problems."""
     config = compose_config(["engine=fake", "prompt=math", "prompt.layout=completion", *overrides])
-    prompts = build_prompts(config.prompt, engine)
+    prompts = build_prompts({**config.prompt, "answer_type": None}, engine)  # one for every type of answer
     return build_method(config), Context(engine, prompts, Grader(), config.seed)
 
 

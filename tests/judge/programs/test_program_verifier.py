@@ -174,7 +174,9 @@ def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(p
             runner.LocalLauncher().start(config, [PROBLEM])
         if prompt != "any":  # whose questions may name a number as their type of answer
             with pytest.raises(UserError, match=expected):
-                SoftReasoner.from_pretrained("demo", prompt=prompt, **{option: name})
+                SoftReasoner.from_pretrained(
+                    "demo", prompt=prompt, **{"method": "soft_reasoning", option: name}
+                )
 
 
 def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
@@ -184,7 +186,7 @@ def test_a_second_model_whose_prompt_asks_for_no_programs_is_refused():
     other = build_context(compose_config(["engine=fake", "prompt=boolean"]), context.engine)
     method = replace(build_method(config), model="other")
     with pytest.raises(UserError, match="programs: expected questions that a program can compute"):
-        check_fits(config, method, replace(context, judges={"other": other}))
+        check_fits(method, replace(context, judges={"other": other}))
 
 
 @pytest.mark.parametrize("kind", ["open", "json", "code"])
