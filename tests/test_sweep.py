@@ -53,8 +53,8 @@ def test_jobs_with_the_same_engine_share_it(run, monkeypatch):
 
     def load(config):
         engine = build_engine(config)
-        loaded.append(config.engine.max_batch_rows)
-        monkeypatch.setattr(engine, "close", lambda: closed.append(config.engine.max_batch_rows))
+        loaded.append(config["engine"]["max_batch_rows"])
+        monkeypatch.setattr(engine, "close", lambda: closed.append(config["engine"]["max_batch_rows"]))
         return engine
 
     monkeypatch.setattr(runner, "build_engine", load)
