@@ -110,7 +110,7 @@ def _named(plain: str, texts: list[Reading]) -> Reading | None:
         for match in _NAMED.finditer(plain)
     ]
     if (opens := _OPENS.match(plain)) and not _CORRECT.match(plain, opens.end("letter")):
-        bare = not re.search(r"\w", plain[opens.end("letter") :])
+        bare = not re.search(r"\w|:\s*$", plain[opens.end("letter") :])  # "A:" begins a turn
         letters = [Reading(opens["letter"].upper(), *opens.span("letter"))] if bare else []
         texts = []
     if len({letter.answer for letter in letters}) == 1:

@@ -42,7 +42,7 @@ _VULGAR = {
     ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }
 _WORD = re.compile(
-    rf"""[("'“\[{{~$]*(?:\\[(\[])?(?P<number>(?:-?(?:US|\\)?[$€£¥₹]?|[$€£¥₹]-)(?P<value>
+    rf"""[("'“\[{{~$]*(?:\\[(\[]|\\text\w*\{{)?(?P<number>(?P<sign>-?(?:US|\\)?[$€£¥₹]?|\\?[$€£¥₹]-)(?P<value>
         (?:\d+(?:\.\d+)?[ ]?(?:×|x|\\times|\\cdot)[ ]?)?10\^\{{?[-+]?\d\d?\}}?
         |(?:\d+[ ]?(?!\\\w+\{{-))?(?:\\[dt]?frac\{{-?\d+\}}\{{\d+\}}|[{"".join(map(chr, _VULGAR))}])
         |(?:\d+[ ])?\d+/\d+
@@ -113,7 +113,7 @@ def _answer(number: re.Match[str]) -> str | None:
         value = sum(map(Fraction, plain.split()), Fraction())
     except ZeroDivisionError:
         return None
-    if number["number"].startswith(("-", "$-")):
+    if "-" in number["sign"]:
         value = -value
     over, slash, under = plain.strip(" -").partition("/")
     if slash and " " not in over and value.denominator > 1:
