@@ -37,7 +37,8 @@ _BEFORE |= {f"{part} of" for part in _PARTS}
 """Words before a number that change it, or compare with it."""
 _AFTER = _OPERATORS | {"and a", "and an", "and half", "or more", "or less", "or fewer", "or so"}
 _AFTER |= set("halves dozen dozens score gross lakh crore quadrillion mil k bn".split()) | {*_PARTS}
-"""Words after a number that change it."""
+_FACTORS = ("π", "√", "\\pi", "\\sqrt", "\\frac")
+"""Words after a number that change it, and their beginnings."""
 _VULGAR = {
     ord(sign): f" {unicodedata.normalize('NFKC', sign)}".replace("⁄", "/") for sign in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }
@@ -46,17 +47,17 @@ _WORD = re.compile(
         (?:\d+(?:\.\d+)?[ ]?(?:×|x|\\times|\\cdot)[ ]?)?10\^\{{?[-+]?\d\d?\}}?
         |(?:\d+[ ]?(?!\\\w+\{{-))?(?:\\[dt]?frac\{{-?\d+\}}\{{\d+\}}|[{"".join(map(chr, _VULGAR))}])
         |(?:\d+[ ])?\d+/\d+
-        |(?:[1-9]\d{{0,2}}(?:(?:\\?,|\{{,\}}|[ _])\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d\d?)?|\.\d+))
+        |(?:[1-9]\d{{0,2}}(?:(?:,\\!|\\?,|\{{,\}}|[ _])\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d\d?)?|\.\d+))
       (?:\\?%|°[CF]?|\^\{{?\\circ\}}?|[ ]?(?:[kc]?m|ft|in)(?:[²³]|\^\{{?[23]\}}?)|[kcm]m|k[mg]/h|m/s²?
         |mph|[km]g|lbs?|oz|m[lL]|ft|hrs?|mins?|[€£¢])?(?:/[a-z]{{2,}})?
-      (?:[.,;:)\]}}"'”*$]|\\[)\],;])*(?:\\(?:text|mathrm|quad)\S*)?(?=[\s=≈→⇒]|-(?!and)[A-Za-z]{{3}}|$)
+      (?:[.,;:)\]}}"'”*$]|\\(?:[)\],;]|(?=\s)))*(?:\\(?:text|mathrm|quad)\S*)?(?=[\s=≈→⇒]|-(?!and)[A-Za-z]{{3}}|$)
       |[=≈→⇒]|[^\s=≈→⇒]+""",
     re.VERBOSE,
 )
 """A number, an equals sign, or another word."""
 _AROUND = ".,;:!?()\"'”*"
 """Around a word that is compared with the sets above."""
-_SEPARATOR = re.compile(r"\\?,|\{,\}|_| (?=\d{3}(?!\d*/))")
+_SEPARATOR = re.compile(r",\\!|\\?,|\{,\}|_| (?=\d{3}(?!\d*/))")
 _FRACTION = re.compile(r"\\[dt]?frac\{(-?\d+)\}\{(\d+)\}")
 _EQUALS = re.compile(r"(?<![<>!:])[=≈]|\\approx|[→⇒]|\b(?:equals|equal to|rounds (?:up |down )?to)\b")
 _ASSIGNED = re.compile(r"(?<![\w\\])[A-Za-z]\s?=\s?[-$\d.]+")
@@ -97,7 +98,7 @@ def find(text: str) -> Iterator[Reading]:
             end = matches[last - 2].start() + len(matches[last - 2].group().rstrip(_AROUND))
         before, after = words[n - 2 : n], words[last + 1 : last + 3]
         changed = not _BEFORE.isdisjoint((before[1], " ".join(before)))
-        changed |= not _AFTER.isdisjoint((after[0], " ".join(after)))
+        changed |= not _AFTER.isdisjoint((after[0], " ".join(after))) or after[0].startswith(_FACTORS)
         yield Reading(None if changed else answer, start, end)
 
 
