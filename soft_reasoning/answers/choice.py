@@ -110,7 +110,8 @@ def _named(plain: str, texts: list[Reading]) -> Reading | None:
         for match in _NAMED.finditer(plain)
     ]
     if (opens := _OPENS.match(plain)) and not _CORRECT.match(plain, opens.end("letter")):
-        bare = not re.search(r"\w|:\s*$", plain[opens.end("letter") :])  # "A:" begins a turn
+        word = r"\w" if texts else r"\w|:\s*$"  # "A:" begins a turn
+        bare = not re.search(word, plain[opens.end("letter") :])
         letters = [Reading(opens["letter"].upper(), *opens.span("letter"))] if bare else []
         texts = []
     if len({letter.answer for letter in letters}) == 1:

@@ -121,18 +121,18 @@ def test_what_is_not_equal_to_its_number(other, number):
     assert differ(other.format(number), str(number))
 
 
-@pytest.mark.parametrize(("one", "other"), combinations(["cm", "m", "km", "kg", "s", "minutes"], 2))
+@pytest.mark.parametrize(("one", "other"), combinations(["cm", "m", "minutes"], 2))
 def test_units_differ(one, other):
     for form in ("10\\text{{ {}}}", "10\\,\\mathrm{{{}}}"):
         assert differ(form.format(one), form.format(other))
 
 
-@pytest.mark.parametrize(("one", "other"), combinations(["10", "10_2", "10_3", "10_{16}"], 2))
+@pytest.mark.parametrize(("one", "other"), combinations(["10", "10_2", "10_{16}"], 2))
 def test_bases_differ(one, other):
     assert differ(one, other)
 
 
-@pytest.mark.parametrize("memory", [1, 2**12, 2**16, 2**20, 2**24])
+@pytest.mark.parametrize("memory", [1, 2**20])
 def test_a_process_that_cannot_start_is_an_error_and_not_unequal(memory):
     small = MathVerifyProcess(memory=memory)
     with pytest.raises(UserError, match="Math-Verify's process did not start") as error:
@@ -142,16 +142,7 @@ def test_a_process_that_cannot_start_is_an_error_and_not_unequal(memory):
         small.ask(VERIFIED, "$1$", "$1$")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("current limit exceeds maximum limit"),  # macOS
-        ValueError("not allowed to raise maximum limit"),
-        OSError(22, "Invalid argument"),
-        PermissionError(1, "Operation not permitted"),
-        OSError(38, "Function not implemented"),
-    ],
-)
+@pytest.mark.parametrize("error", [ValueError("current limit exceeds maximum limit"), OSError(22, "Invalid")])
 def test_a_system_that_refuses_the_limit_runs_without_it(monkeypatch, error):
     monkeypatch.setattr("resource.setrlimit", Mock(side_effect=error))
     monkeypatch.setattr("signal.signal", Mock())
@@ -173,9 +164,7 @@ worker.close()
 """
 
 
-@pytest.mark.parametrize(  # -1: none
-    "limit", [7 * 2**29, *(pytest.param(n, marks=pytest.mark.slow) for n in (2**32, 5 * 2**30, 2**40, -1))]
-)
+@pytest.mark.parametrize("limit", [7 * 2**29, pytest.param(-1, marks=pytest.mark.slow)])  # -1: none
 def test_a_lower_limit_of_the_process_is_kept(limit):
     run = subprocess.run(
         [sys.executable, "-c", UNDER_A_LIMIT, str(limit)], capture_output=True, text=True, timeout=200
