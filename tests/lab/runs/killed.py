@@ -14,7 +14,7 @@ from tests.lab.runs.world import problems, solve
 KILLED = {
     "step": (FakeEngine, "advance", True),  # at the beginning of a step
     "computed": (FakeEngine, "advance", False),  # when its completions are not stored
-    "writing": (CompletionStore, "_evict", True),  # when they are written and not committed
+    "writing": (CompletionStore, "_size", True),  # when they are written and not committed
     "stored": (CompletionStore, "keep", False),  # when they are stored and nobody knows them
 }
 
