@@ -16,7 +16,7 @@ from soft_reasoning.types import UserError
 class OptionError(UserError, ValueError):
     """An invalid value of a parameter; the text begins with the parameter's name ("delta: expected ...").
 
-    ``configuration.parts.make`` raises it again with the option's full key ("acquisition.delta: expected ...").
+    ``configuration.parts.make`` raises it again with the option's full key ("acquisition.delta: ...").
 
     Attributes:
         name: The name of the parameter, or the full key of the option.
