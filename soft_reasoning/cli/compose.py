@@ -119,8 +119,11 @@ def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) 
         config.prompt.max_new_tokens = None  # the limit that was typed holds
     prompt = cast(Any, OmegaConf.to_container(config.prompt))
     fitted = fitting(prompt, OmegaConf.select(config, "dataset.answer_type"), "dataset.answer_type")
-    if fitted is not prompt:
+    if fitted is not prompt:  # what was typed stays
+        typed = {key: OmegaConf.select(config, key) for key in keys if key.startswith("prompt.")}
         config.prompt = fitted
+        for key, value in typed.items():
+            OmegaConf.update(config, key, value, force_add=True)
     if config.budget == "equal":
         if not methods_of(config):
             raise UserError("budget=equal: expected methods=[...] to compare, got none")

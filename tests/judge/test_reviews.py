@@ -104,12 +104,12 @@ def test_as_many_worked_reviews_as_there_is_room_for():
 
 
 def test_a_user_s_own_reviews_take_their_place(tmp_path):
-    (tmp_path / "reviews").mkdir()
-    (tmp_path / "reviews" / "mine.yaml").write_text(
+    (tmp_path / "prompt.yaml").write_text("inherits: [math]\nexemplars: mine.yaml\n")
+    (tmp_path / "mine.yaml").write_text(
         "multi: []\nsingle: []\n"
         "single_judge: [{question: 'One?', solutions: ['Answer: 1'], correct: 1, analysis: a, answer: 1}]\n"
     )
-    made = prompts("math", f"hydra.searchpath=[data://,file://{tmp_path}]", "reviews@prompt.exemplars=mine")
+    made = prompts(tmp_path / "prompt.yaml")
     assert not made.wording.reviews["multi_generate"].exemplars
     text = ENGINE.tokenizer.decode(made.review("single_judge", PROBLEM, ["Answer: 5"]).ids)
     assert "Question:\nOne?\nSolution:\nAnswer: 1\nCorrect: 1\n\n" in text
