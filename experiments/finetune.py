@@ -20,6 +20,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -164,7 +165,9 @@ def train(args: argparse.Namespace) -> None:
     rows = read_training(args.overrides, args.rows)[: args.examples]
     exemplars = build_dataset(config).exemplars()
     path, source = resolve(config.model.path), {"revision": config.model.revision}
-    prompts = build_prompts(config, AutoTokenizer.from_pretrained(path, **source), exemplars)
+    tokenizer = AutoTokenizer.from_pretrained(path, **source)
+    engine: Any = SimpleNamespace(tokenizer=tokenizer, max_new_tokens=None, context_length=args.max_length)
+    prompts = build_prompts(config["prompt"], engine, exemplars)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=config.model.dtype, **source)
     trainer = ConstrainedTrainer(
         with_adapter(model, args.rank, args.alpha, config.seed),
