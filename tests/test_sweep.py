@@ -44,8 +44,7 @@ def plugin(name):
 def test_slurm_where_there_is_none_is_one_line(run, monkeypatch):
     monkeypatch.setenv("PATH", "")
     done = run(*FAKE, "limit=2", "-m", "seed=0,1", "hydra/launcher=submitit_slurm")
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert "expected Slurm on this machine (srun), found none; use hydra/launcher=" in done.stderr
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "srun" in done.stderr
 
 
 def test_jobs_with_the_same_engine_share_it(run, monkeypatch):

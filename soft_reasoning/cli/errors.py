@@ -52,6 +52,8 @@ def one_line(error: BaseException) -> str | None:
             return text or " ".join(str(error.__cause__).split())
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
             return text
+        case RuntimeError() if _is_raised_by("submitit", error):  # no Slurm on this machine
+            return f"hydra/launcher: {text}"
         case TypeError() if _is_raised_by("hydra", error):
             return "a group: expected the name of a choice, such as method=cot, got a list of other values"
         case _:
