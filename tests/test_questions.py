@@ -284,8 +284,8 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         ("ask: [", "expected a YAML file"),
         ("head: hello", "prompt.wording.ask: expected a value"),
         (
-            "ask: '{question}'\nasks: 1",
-            "prompt.wording.asks: expected .* did you mean ask?",
+            "ask: '{question}'\nheads: 1",
+            "prompt.wording.heads: expected .* did you mean head?",
         ),
         ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate.ask: expected a value"),
     ],

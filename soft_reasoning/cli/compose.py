@@ -134,9 +134,9 @@ def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) 
 def methods_of(config: DictConfig) -> dict[str, list[str]]:
     """Return the options of each method of a comparison by its label."""
     entries: Any = config.methods
-    return compared_methods(
-        OmegaConf.to_container(entries) if OmegaConf.is_config(entries) else entries, config.budget
-    )
+    if OmegaConf.is_config(entries):
+        entries = OmegaConf.to_container(entries, resolve=True)
+    return compared_methods(entries, config.budget)
 
 
 def _read_parts(config: DictConfig) -> set[str]:

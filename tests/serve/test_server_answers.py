@@ -100,7 +100,6 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
         "response_format": {"type": "text"},
         "n": None,
         "stop": None,
-        "text": {"format": {"type": "text"}},
         "stream_options": None,
         "logprobs": False,
         "seed": None,

@@ -77,7 +77,7 @@ TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"ro
         (TURNS % (b"\\ud83d", b"Why?"), "application/json", 400, "expected a question in Unicode text"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
-        (b"x" * 20_001, "application/json", 413, "body: expected at most 20000 bytes"),
+        (b"x" * 20_001, "application/json", 413, "Content Too Large"),
     ],
 )
 def test_a_body_that_cannot_be(running, body, kind, status, words):
