@@ -212,6 +212,17 @@ def test_a_control_keeps_its_own_points_under_every_preset():
             assert method.independent and method.embedding == preset.embedding and method.k == 3
 
 
+def test_the_public_code_s_preset_reads_answers_as_it_does():
+    with SoftReasoner.from_pretrained("demo", engine="fake", preset="released") as reasoner:
+        assert reasoner.context.grader.name == "released"
+    with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
+        names = {}
+        for preset in ("released", "paper"):
+            _, context = reasoner.setup.solving({"preset": preset}, reasoner._base, reasoner._models)
+            names[preset] = context.grader.name
+    assert names["released"] == "released" != names["paper"]
+
+
 def test_a_value_of_another_type_is_refused():
     with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
         reasoner.solve(QUESTION, k=2, rounds=0)

@@ -21,6 +21,7 @@ from soft_reasoning.configuration.context import (
 from soft_reasoning.configuration.data import Entry, PromptLike, read_model, read_prompt
 from soft_reasoning.configuration.options import FOR_ANY, Options, checked, chosen_method
 from soft_reasoning.configuration.parts import Setting
+from soft_reasoning.configuration.registry import PRESETS
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import MAX_NEW_TOKENS
 
@@ -131,6 +132,8 @@ class Setup:
             limits=Limits(options.get("max_tokens"), options.get("max_seconds")),
             seed=options.get("seed") or 0,
         )
+        if name := PRESETS.get(options.get("preset") or "default", {}).get("grader"):
+            context = replace(context, grader=self.setting.build("grader", name))
         context = with_judges(context, method, self.prompt, self.model, models)
         check_fits(method, context)
         return method, context
