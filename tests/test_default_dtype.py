@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
+from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
 from tests.engine.models import random_ids, tiny
@@ -63,11 +63,3 @@ def test_prefixes_are_shared_as_before(family):
     for dtype in DTYPES:
         with default_dtype(dtype):
             assert completions() == expected
-
-
-def test_the_fake_engine_is_the_same():
-    requests = [Request(random_ids(9, i), max_new_tokens=5, seed=i) for i in range(3)]
-    expected = FakeEngine().generate(requests)
-    for dtype in DTYPES:
-        with default_dtype(dtype):
-            assert FakeEngine().generate(requests) == expected

@@ -15,11 +15,9 @@ ROW = {"question": "What is 1 + 1?", "answer": "2"}
 WORDS = {
     "engine=fake cache='~nobody-here/c'": "cache",
     "engine=fake dataset='~nobody-here/q.csv'": "dataset.path",
-    "engine=fake dataset=gsm8k dataset.path='~nobody-here/q.jsonl'": "dataset.path",
     "engine=fake dataset=q.jsonl dataset.shots=1 dataset.exemplars='~nobody-here/e'": "dataset.exemplars",
     "engine=fake prompt='~nobody-here/p.yaml'": "prompt",
     "model='~nobody-here/m'": "model",
-    "model='~nobody-here/m.gguf'": "model",
     "engine=fake verifier=fresh verifier.model='~nobody-here/m'": "model",
 }
 

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from soft_reasoning import SoftReasoner, UserError
-
 CLASS = """
 from soft_reasoning.checks import real
 from soft_reasoning.judge.verifier import Verdict
@@ -58,12 +56,3 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
     refused = run(*words, "verifier.longest=-1")
     assert refused.returncode == 2
     assert refused.stderr == "soft_reasoning: verifier.longest: expected a finite number above 0, got -1\n"
-
-
-def test_a_new_option_from_python(here):
-    from mine_brief import Brief
-
-    with SoftReasoner.from_pretrained("demo", engine="fake", verifier=Brief(longest=3)) as reasoner:
-        assert reasoner.method.verifier.longest == 3
-    with pytest.raises(UserError, match="longest: expected a finite number above 0, got -1"):
-        Brief(longest=-1)

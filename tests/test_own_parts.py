@@ -75,7 +75,7 @@ def test_an_object_and_a_name_judge_too(reasoner):
         assert len(other.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
 
 
-def test_a_verifier_may_ask_the_model_first_and_returns_a_verdict(reasoner):
+def test_a_verifier_may_ask_the_model_first(reasoner):
     class Asks:
         name = "asks"
 
@@ -84,16 +84,8 @@ def test_a_verifier_may_ask_the_model_first_and_returns_a_verdict(reasoner):
             [text] = yield Generate([Request(prompt.ids, max_new_tokens=5, role="verifier")])
             return Verdict((0.5,) * len(candidates), texts=(text.text,))
 
-    class Wrong:
-        name = "wrong"
-
-        def verify(self, problem, candidates, context, earlier):
-            return [1.0] * len(candidates)
-
     solution = reasoner.solve(QUESTION, verifier=Asks(), rounds=0)
     assert set(scores_of(solution)) == {0.5} and solution.usage["verifier"].sequences == 1
-    with pytest.raises(UserError, match=r"verifier=wrong: expected verify to return a Verdict.*got \[1.0, "):
-        reasoner.solve(QUESTION, verifier=Wrong())
 
 
 def test_reward_final_stopping_and_acquisition(reasoner):
@@ -134,8 +126,6 @@ class Plain:
         ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
         ({"method": "cot", "verifier": lambda q, c: []}, "method that reads it, got method=cot; leave"),
         ({"verifier": lambda q, c: [1]}, "verifier=function: expected 3 scores"),
-        ({"verifier": lambda q, c: 7}, "verifier=function: expected 3 scores"),
-        ({"method": Method}, "method: expected .*got the class Method; pass an instance"),
         ({"method": Method()}, "whose solve does not take them"),
         ({"method": object()}, "method: expected a name, or an object with a name and solve"),
         ({"method": Plain()}, "to yield effects, got Result from Plain.solve"),
@@ -161,20 +151,13 @@ def yielding(self, problem, candidates, context, earlier):
     yield "a question"
 
 
-def no_verdict(self, problem, candidates, context, earlier):
-    yield Generate([])
-
-
 VERIFIERS = {
     "a list": (verifier(lambda self, p, c, x, e: [1.0] * 3), "expected verify to return a Verdict"),
-    "yields, returns nothing": (verifier(no_verdict), "expected verify to return a Verdict.*got None"),
     "yields a text": (verifier(yielding), "expected an effect .*Generate, Round.*got str"),
     "no verify": (object(), "verifier: expected a function of a question"),
     "too few": (giving(1.0), "verifier=mine: expected 3 scores"),
-    "no tuple": (verifier(lambda self, p, c, x, e: Verdict(0.5)), "expected 3 scores, .* got 0.5"),
     "text": (giving("1", "0", "1"), "score: expected a finite number"),
     "above 1": (giving(0.0, 7, 0.0), "score: expected a finite number .* got 7"),
-    "agreement": (giving(0.0, 0.0, 0.0, agreement=(1.0,)), "expected 3 scores"),
 }
 
 
@@ -215,12 +198,9 @@ def yielded(effect):
 METHODS = {
     "returns nothing": (returning(None), "expected Mine.solve to return a Result, got None"),
     "a number as answer": (returning(Result(7, ())), "whose answer is a string or None, got 7"),
-    "no candidates": (returning(Result("7", None)), "whose candidates are Candidates, got None"),
     "texts as candidates": (returning(Result("7", ("7",))), "whose candidates are Candidates, got .'7'"),
     "yields nothing": (yielded(lambda: None), "expected an effect .*got NoneType"),
-    "yields a request": (yielded(lambda: Request((1,))), "expected an effect .*got Request"),
     "one request": (yielded(lambda: Generate(Request((1,)))), "expected a list of Requests, got Request"),
-    "prompts": (yielded(lambda: Generate([(1, 2)])), "expected a list of Requests, got "),
 }
 
 
@@ -240,8 +220,6 @@ class Ask(Effect):
 ANSWERS = {
     "short": ([], r"\[\]"),
     "nothing": (None, "None"),
-    "a text": ("ab", "'ab'"),
-    "a generator": ((i for i in range(1)), "<generator"),
 }
 
 
@@ -262,9 +240,7 @@ def test_an_effect_s_function_that_errs_is_told_in_one_line(reasoner, monkeypatc
 
 SHAPES = {
     "q stays": lambda X: X.mean(-1),
-    "turned": lambda X: X.mean((-1, -2)).mT,
     "a number": lambda X: X.mean(),
-    "a point less": lambda X: X.mean((-1, -2))[1:],
     "over points": lambda X: X.mean((0, -1, -2)),
 }
 """Values of another shape than (points, problems), from X (points, problems, 1, d)."""

@@ -1,9 +1,6 @@
 """The reward of a question as a BoTorch test problem."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +16,6 @@ from soft_reasoning.schedule.method import Context
 from soft_reasoning.search import GaussianEmbedding, SearchState
 from soft_reasoning.types import GREEDY, generator_for
 
-ROOT = Path(__file__).parents[1]
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
 QUESTION, GOLD = ROW["question"], str(ROW["answer"])
 ROUNDS = {"embedding": "gaussian", "decoding": "greedy", "stopping": "none", "rounds": 1}
@@ -101,17 +97,6 @@ def test_an_option_that_cannot_act_is_refused(reasoner):
     assert reasoner.objective(QUESTION, k=None).dim == 50
 
 
-def test_negate_and_empty_batches_are_botorch_s(reasoner):
-    objective = reasoner.objective(QUESTION)
-    negated = reasoner.objective(QUESTION, negate=True)
-    assert not objective.is_minimization_problem and negated.is_minimization_problem
-    X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
-    assert torch.equal(negated(X), -objective(X)) and torch.equal(negated.evaluate_true(X), objective(X))
-    for empty in (X[:0], X.new_empty(2, 0, 50)):
-        assert negated(empty).shape == empty.shape[:-1]
-    assert len(negated.candidates) == 6, "an empty batch is no round"
-
-
 def test_is_made_of_an_engine_a_tokenizer_and_prompts_without_a_configuration(reasoner):
     """It is the reasoner's, part by part."""
     engine = HuggingFaceEngine(str(FOLDER / "model"), device="cpu")
@@ -127,23 +112,6 @@ def test_is_made_of_an_engine_a_tokenizer_and_prompts_without_a_configuration(re
     generated = [{role: u.generated_tokens for role, u in o.usage.items()} for o in (objective, configured)]
     assert generated[0] == generated[1] and objective.space.anchor == configured.space.anchor
     engine.close()
-
-
-def test_importing_it_imports_no_configuration_and_no_progress_bar():
-    """Modules that torch and BoTorch import themselves do not count."""
-    script = """
-import sys
-import botorch, torch
-for name in ("hydra", "omegaconf", "tqdm", "transformers", "datasets"):
-    sys.modules[name] = None  # an import of it fails
-from soft_reasoning import SoftReasoningObjective
-rooms = {name.split(".")[1] for name in sys.modules if name.startswith("soft_reasoning.")}
-print(*sorted(rooms))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert {"search", "method"} <= {*done.stdout.split()}
-    assert not {"configuration", "lab", "reasoner", "commands"} & {*done.stdout.split()}
 
 
 def test_noise_seed_and_dimensions_are_those_of_a_test_problem(reasoner):

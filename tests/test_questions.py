@@ -13,7 +13,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.method.sampling import ChainOfThought, SelfConsistency
+from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.prompts import Wording
 from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate
@@ -82,18 +82,12 @@ def test_a_question_with_its_whole_prompt(reasoner):
         ({"prompt": ["a"]}, "expected a prompt that is a string or token ids, got \\['a'\\]"),
         ({"prompt": "Q", "stop": "\n"}, "expected stop to be a list of non-empty strings"),
         ({"stop": ["x"]}, "expected stop and max_new_tokens with a prompt"),
+        ({"anwser_type": "number"}, "expected .*keys among question, id, .*, got 'anwser_type'"),
     ],
 )
 def test_a_wrong_prompt_is_one_line(reasoner, wrong, message):
     with pytest.raises(UserError, match=message):
         reasoner.solve({"question": QUESTIONS[0], **wrong})
-
-
-def test_a_misspelt_key_of_a_question_is_one_line(reasoner):
-    asked = {"question": QUESTIONS[0], "anwser_type": "number"}
-    known = "question, id, answer_type, prompt, stop, max_new_tokens"
-    with pytest.raises(UserError, match=f"keys among {known}, got 'anwser_type'; correct it,"):
-        reasoner.solve(asked)
 
 
 def test_a_reference_answer_is_text_or_a_number(reasoner):
@@ -102,13 +96,6 @@ def test_a_reference_answer_is_text_or_a_number(reasoner):
     for wrong in (True, ["13"], b"13"):
         with pytest.raises(UserError, match="gold: expected text or a number, got"):
             reasoner.problem(QUESTIONS[0], wrong)
-
-
-def test_problems_with_one_id_are_refused(reasoner):
-    first, second = (replace(reasoner.problem(question), id="one") for question in QUESTIONS)
-    for problems in ([first, second], [first, first]):
-        with pytest.raises(UserError, match="problems: expected each id once, got 'one' twice"):
-            reasoner.run_methods(problems, ChainOfThought())
 
 
 @pytest.mark.slow
@@ -138,9 +125,8 @@ def test_options_of_a_call(reasoner):
     [
         ({"method": "cot", "k": 3}, "k: expected a method that reads it, got method=cot"),
         ({"method": "telepathy"}, "telepathy"),
-        ({"method": ChainOfThought(), "k": 3}, "k: expected a method that reads it, got method=cot"),
         ({"k": 0}, "k: expected a whole number"),
-        ({"max_tokens": 0}, "max_tokens: expected a whole number"),
+        ({"k": 2.0}, "k: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),
         ({"stop": "Answer"}, "stop: expected a list of non-empty strings"),
         ({"kk": 3}, "expected options among method, .* got kk"),
@@ -234,12 +220,6 @@ def test_a_notebook_shows_the_answer_the_text_the_votes_and_the_candidates():
     assert "Round 1:" in page and "Round 2:" in page and "It is 7." in page
 
 
-def test_a_notebook_shows_free_text_once_before_its_counts():
-    haiku = "Old pond,\na frog leaps in."
-    page = shown(haiku, Candidate(haiku, haiku, 0))
-    assert "<b>" not in page and f"<blockquote>{haiku}</blockquote>" in page
-
-
 def test_a_notebook_escapes_what_a_model_wrote_and_shows_a_lacking_answer():
     page = shown("<b>1</b>", Candidate("<script>alert(1)</script> & so", "<b>1</b>", 0))
     assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in page
@@ -281,13 +261,11 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
     ("text", "message"),
     [
         (None, "expected a YAML file"),
-        ("ask: [", "expected a YAML file"),
         ("head: hello", "prompt.wording.ask: expected a value"),
         (
             "ask: '{question}'\nheads: 1",
             "prompt.wording.heads: expected .* did you mean head?",
         ),
-        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate.ask: expected a value"),
     ],
 )
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
@@ -301,16 +279,6 @@ def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
         build_context(config, FakeEngine())
     for error in (from_python, from_command_line):
         assert len(str(error.value).splitlines()) == 1
-
-
-def test_a_question_whose_time_is_over_before_any_candidate_ends_says_so(reasoner):
-    for method in ("self_consistency", "cot", "soft_reasoning"):
-        solution = reasoner.solve("Why?", method=method, max_seconds=1e-9)
-        assert solution.ended == "max_seconds" and solution.answer is None
-        counted = f"max_seconds: none of {len(solution.candidates)} candidate"
-        assert solution.unfinished.startswith(counted) and counted in solution.explain()
-    whole = reasoner.solve("Why?", method="cot", max_seconds=100)
-    assert whole.ended is None and whole.unfinished is None
 
 
 def test_the_longest_unfinished_text_is_shown():

@@ -17,18 +17,6 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
     [
         (["method=telepathy"], "random_embedding"),
         (["d=1000000"], "d: expected a whole number of at most 16384, got 1000000"),
-        (
-            ["embedding=gaussian", "embedding.sigma=1" + 400 * "0"],
-            "embedding.sigma: expected a finite number",
-        ),
-        (
-            ["reward.verifier_weight=1e308"],
-            "reward.verifier_weight: expected a finite number at least 0 at most",
-        ),
-        (
-            ["reward.verifier_weight=0", "reward.coherence_weight=0"],
-            "reward.coherence_weight: expected a weight above 0 with verifier_weight=0",
-        ),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
         (["methods=cot"], "methods: expected a list such as [cot,"),
@@ -38,8 +26,6 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             "expected one seed and data set for all",
         ),
         (["methods=[cot,[self_consistency,'k=0']]"], "k: expected a whole number"),
-        (["methods=[cot,[self_consistency,'max_tokens=0']]"], "max_tokens: expected a whole number"),
-        (["methods=[cot,[self_consistency,'grader.absolute=-1']]"], "grader.absolute: expected"),
         (["-m", "cot"], "cot: expected key=value"),
         (
             ["budget=equal", "methods=[cot,[self_consistency,'method.samples=3']]"],
@@ -50,17 +36,12 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             ["surrogate.kernel._target_=gpytorch.means.ZeroMean"],
             "surrogate.kernel: expected a kernel of GPyTorch",
         ),
-        (["acquisiton=ei"], "did you mean acquisition?"),
         (["+acquisition.betta=5"], "acquisition.betta: expected an option of NoiseAdaptive"),
         (["experiment=sweep_sigma"], "+experiment="),
         (["methods=[[cot,k=5]]"], "into quotes"),
-        (["method=cot", "preset=paper"], "preset: expected a method that reads it, got method=cot"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
-        *(
-            (["dataset=custom", f"dataset.path={value}"], "dataset.path: expected the path of a file, got ")
-            for value in ("[1,2]", "{a:1}", "3", "true")
-        ),
-        *(([f"{group}=[1,2]"], "group: expected the name of a choice") for group in ("dataset", "method")),
+        (["dataset=custom", "dataset.path=[1,2]"], "dataset.path: expected the path of a file, got "),
+        (["method=[1,2]"], "group: expected the name of a choice"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_path, arguments, expected):

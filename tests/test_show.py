@@ -1,13 +1,10 @@
 """``soft-reasoning show``: a run, a comparison, one problem, and what is refused."""
 
-import json
-import shutil
 import webbrowser
 
 import pytest
 
 from soft_reasoning.cli import finished, run
-from soft_reasoning.lab.runs.files import SAMPLES
 from soft_reasoning.lab.runs.records import read_records
 
 
@@ -51,26 +48,10 @@ def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
         assert shown == capsys.readouterr().out
 
 
-def test_places_are_those_of_the_summary_while_a_longer_run_is_under_way(folders, tmp_path, capsys):
-    """The summary has the questions of the finished run, and the new ones may come before them."""
-    folder = tmp_path / "run"
-    shutil.copytree(folders / "one", folder)
-    finished.show_main([str(folder), "0"])
-    before = capsys.readouterr().out
-    line = json.loads((folder / SAMPLES).read_text(encoding="utf-8").splitlines()[0])
-    with (folder / SAMPLES).open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**line, "doc_id": "a-question-before", "question": "New?"}) + "\n")
-    finished.show_main([str(folder), "0"])
-    assert capsys.readouterr().out == before
-    finished.show_main([str(folder), "a-question-before"])
-    assert "New?" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["one", "no-such-id"], "a place from 0 to 2 or an id (demo-test-"),
-        (["one", "3"], "a place from 0 to 2 or an id (demo-test-"),
         (["nowhere"], "expected the folder"),
         (["both", "--tables"], "run it to its end, or give the folder of one run"),
     ],

@@ -72,15 +72,11 @@ def test_no_reference_is_fetched(name):
     ("schema", "message"),
     [
         ({"$ref": "#/definitions/x"}, "parts of the same JSON Schema, got '#/definitions/x'"),
-        ({"properties": {"n": {"$ref": "#no"}}}, "parts of the same JSON Schema, got '#no'"),
-        ({"allOf": [{}], "not": {"$ref": "#/allOf/x"}}, "parts of the same JSON Schema, got '#/allOf/x'"),
         ({"$ref": "#"}, "leads back to itself"),
-        ({"properties": {"n": {"anyOf": [{"type": "null"}, {"$ref": "#/properties/n"}]}}}, "leads back"),
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "leads back"),
         ({"title": "n", "$ref": "#/title"}, "'n' is not of type 'object', 'boolean'"),
         ({"x": {"type": 5}, "properties": {"n": {"$ref": "#/x"}}}, "5 is not valid"),
         ({"$schema": DRAFT_4, "$ref": 5}, "cannot be read"),
-        ({"$schema": ["x"]}, "cannot be read"),
         ({"$id": "http://[", "$ref": "#"}, "cannot be read"),
     ],
 )
@@ -97,7 +93,6 @@ def test_a_schema_must_hold_what_it_refers_to_and_end(schema, message):
         {"$ref": "#/$defs/list", "$defs": {"list": {"additionalProperties": {"$ref": "#/$defs/list"}}}},
         {"$schema": DRAFT_7, "definitions": {"x": {"type": "object"}}, "$ref": "#/definitions/x"},
         {"$id": "https://a.b/c", "$defs": {"y": {"$id": "d", "type": "object"}}, "$ref": "d"},
-        {"$ref": DRAFT_7},
         {"$ref": "https://json-schema.org/draft/2020-12/schema"},
         {"properties": {"$ref": {"type": "string"}}},
     ],

@@ -14,13 +14,10 @@ STRICT, FLEXIBLE = LmEvalGrader("strict-match"), LmEvalGrader("flexible-extract"
         ("She makes 9 * 2 = $18.\n#### 18", "18", "18"),
         ("#### 18. Then #### 19.", "18.", "19."),
         ("####18", None, "18"),
-        ("#### $18", None, "$18"),
         ("#### -1,234.50 or 7", "-1,234.50", "7"),
         ("The answer is $1,234.", None, "$1,234."),
-        ("It is 18 ... or so.", None, "..."),
         ("Answer: −5", None, "5"),
         ("Answer: eighteen", None, None),
-        ("Answer: 18\n\nQuestion: 3 birds?", None, "3"),
         ("", None, None),
     ],
 )
@@ -36,8 +33,6 @@ def test_filters(text, strict, flexible):
         ("$1,234.", "1234", True),
         ("18.0", "18", False),
         ("18.00", "so #### 18.00", True),
-        ("-18", "18", False),
-        ("18..", "18.", False),
         (None, "18", False),
     ],
 )

@@ -12,15 +12,11 @@ TEXTS = [
     "So it is $\\boxed{18}$.",
     "the answer is 1,234.",
     "Half: $\\frac{1}{2}$",
-    "50%",
-    "\\boxed{x^2+1}",
     "It is $x = 7$",
     "no number",
     "",
-    "3 of 4",
     "\\boxed{5} and \\boxed{6}",
     "(1,2)",
-    "-4",
     "The answer is 0.50",
 ]
 

@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from soft_reasoning.engine.devices import choose_device, choose_threads, fitting_tokens
-from soft_reasoning.engine.huggingface import HuggingFaceEngine
-from soft_reasoning.types import UserError
 
 
 @pytest.mark.parametrize(
@@ -42,8 +40,3 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, variabl
         assert torch.get_num_threads() == used
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_number_of_threads_that_cannot_be_is_refused():
-    with pytest.raises(UserError, match="^threads: expected a whole number"):
-        HuggingFaceEngine("demo", threads=0)

@@ -64,7 +64,6 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     [
         {},
         {"dtype": "bfloat16", "threads": 1},
-        {"dtype": "float16", "max_batch_tokens": 100, "max_batch_rows": 3},
         {"attn_implementation": "eager"},
     ],
     ids=str,
@@ -188,16 +187,6 @@ def test_a_prompt_beyond_the_bound_runs_where_two_pools_do_not_fit(engine, monke
     asked = [Request(tuple(range(5, 45)) * count, max_new_tokens=4) for count in (1, 10, 1)]
     texts = [[done.token_ids for done in each.generate(asked)] for each in (fresh, engine)]
     assert texts[0] == texts[1] and fresh.max_batch_tokens == 200
-
-
-def test_requests_that_start_again_are_those_whose_progress_is_shown(engine, monkeypatch):
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    scarce(monkeypatch, 3)
-    fresh.add(requests())
-    while not fresh._running or fresh.max_batch_tokens > 1000:
-        fresh.step()
-    fresh.step()
-    assert all(fresh.queued[sequence.ticket] is sequence for sequence in fresh._running)
 
 
 class TestWeightsThatDoNotFit:

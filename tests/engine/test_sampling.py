@@ -24,18 +24,6 @@ def test_frequencies_are_the_softmax(temperature):
     assert torch.allclose(frequencies(temperature=temperature), expected, atol=5e-3)
 
 
-def test_top_k_keeps_the_likeliest():
-    kept = frequencies(temperature=1.0, top_k=2)
-    assert kept[0] > 0 and int((kept > 0).sum()) == 2
-    assert torch.allclose(kept[kept > 0], LOGITS[[0, 2]].softmax(-1), atol=5e-3)
-
-
-def test_top_p_keeps_the_smallest_set_that_reaches_it():
-    p = LOGITS.softmax(-1)
-    assert int((frequencies(temperature=1.0, top_p=float(p[0]) - 0.01) > 0).sum()) == 1
-    assert int((frequencies(temperature=1.0, top_p=float(p[0]) + 0.01) > 0).sum()) == 2
-
-
 @pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
 def test_the_ends_of_the_unit_interval_give_tokens_of_positive_probability(u):
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 1.0]])
@@ -72,13 +60,10 @@ def draw_by_sorting(logits, u, *, temperature: float, top_k: int = 0, top_p: flo
 
 FILTERS = [
     {},
-    {"temperature": 0.5},
     {"temperature": 30.0},
     {"top_k": 5},
-    {"top_k": 300},
     {"top_p": 0.9},
     {"top_p": 0.0},
-    {"temperature": 30.0, "top_p": 0.9},
     {"temperature": 30.0, "top_k": 25},
     {"top_k": 50, "top_p": 0.3},
     {"temperature": 30.0, "top_k": 400, "top_p": 0.95},

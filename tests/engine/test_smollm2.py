@@ -7,8 +7,7 @@ import torch
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.configuration.parts import Setting
-from soft_reasoning.search import GaussianEmbedding
-from soft_reasoning.types import Problem, Request, UserError
+from soft_reasoning.types import Request, UserError
 
 try:
     from soft_reasoning.engine.paths import resolve
@@ -46,25 +45,6 @@ def test_the_weights_are_the_file_s_own(reasoner):
     theirs = engine.model.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False)[0, len(ids) :]
     assert list(ours.token_ids) == theirs.tolist()
     assert "Paris" in ours.text
-
-
-def test_without_noise_candidates_are_the_greedy_continuation(reasoner):
-    engine, prompts = reasoner.context.engine, reasoner.context.prompts
-    quiet = SoftReasoner(
-        engine.model,
-        engine.tokenizer,
-        prompt="math",
-        k=2,
-        rounds=0,
-        embedding=GaussianEmbedding(sigma=0.0),
-        decoding="greedy",
-        max_new_tokens=24,
-    )
-    for question, result in zip(QUESTIONS[:2], quiet.solve(QUESTIONS[:2]), strict=True):
-        prompt = prompts.solve(Problem("question", question))
-        [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=25, stop=prompt.stop)])
-        rest = engine.tokenizer.decode(list(greedy.token_ids[1:]), skip_special_tokens=True)
-        assert {candidate.text for candidate in result.candidates} == {rest}
 
 
 def test_a_question_gets_the_same_alone_and_in_a_batch(reasoner):

@@ -123,10 +123,8 @@ def build(*overrides):
 @pytest.mark.parametrize(
     "change",
     [
-        "engine.max_model_len=abc",
         "engine.max_model_len=99999",
         "engine.gpu_memory_utilization=5",
-        "model.quantization=4bit",
     ],
 )
 def test_an_option_that_vllm_refuses_is_shown_with_its_reason(change):
@@ -142,12 +140,8 @@ def test_refusals():
         VLLMEngine("demo", warp=9)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
-    for change, message in (
-        ("model.adapter=/nowhere", "expected an engine that loads adapters"),
-        ("model.device_map=cpu", "model.device_map: expected null or auto with engine=vllm, got 'cpu'; use"),
-    ):
-        with pytest.raises(UserError, match=message):
-            build(change)
+    with pytest.raises(UserError, match="expected an engine that loads adapters"):
+        build("model.adapter=/nowhere")
 
 
 @pytest.mark.skipif(HERE, reason="vLLM is installed")

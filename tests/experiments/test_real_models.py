@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import random
-import subprocess
 import sys
 import zipfile
 
@@ -89,13 +88,6 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     ]
     questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
-    short = stripped[(stripped.kind != "probability") | (stripped["sample"] == 0)]  # scores of fewer texts
-    short.to_csv(tmp_path / "s.csv", index=False)
-    assert not any(question.scores for question in recording.load(tmp_path / "s.csv", texts=2, programs=1))
-    silent = stripped.assign(score=stripped.score.where(stripped.kind != "probability"))  # no verdict
-    silent.to_csv(tmp_path / "n.csv", index=False)
-    for question in recording.load(tmp_path / "n.csv", texts=2, programs=1):
-        assert question.scores["probability"] == [0.0, 0.0]  # as in a reward
     unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
     unjudged.to_csv(tmp_path / "u.csv", index=False)
     words = ["replay", str(tmp_path / "u.csv"), "--texts", "2", "--programs", "1"]
@@ -122,25 +114,6 @@ def test_a_stripped_recording_goes_on_elsewhere(tmp_path):
     assert [(line["kind"], line["sample"]) for line in written] == [("text", 1)] * 2
     record.main(["--strip", str(rest), str(tmp_path / "part.csv")])
     assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
-
-
-@pytest.mark.slow
-def test_candidates_of_a_run_stand_beside_the_texts(tmp_path):
-    path, words = tmp_path / "r.jsonl", ["model=demo", "dataset=demo", "limit=2"]
-    record.main([str(path), *words, "--texts", "2", "--programs", "0", "--max-new-tokens", "40"])
-    random = ["search=random", "verifier=none", "final=vote", "rounds=0", "k=2"]
-    options = [*words, *random, "reward.coherence=sum_logprob", f"hydra.run.dir={tmp_path / 'run'}"]
-    subprocess.run([sys.executable, "-m", "soft_reasoning.run", *options], check=True)
-    record.main([str(path), str(tmp_path / "run"), str(tmp_path / "r.csv"), "--strip"])
-    questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
-    assert [len(question.candidates["run"]) for question in questions] == [2, 2]
-    assert replay.rules_table(questions, 2).rows  # a run's rows lack a text's log-probability
-    assert all(text.tokens for question in questions for text in question.candidates["run"])
-    assert [row[0] for row in replay.arms_table(questions, "run", 2).rows][:2] == ["one", "majority of 2"]
-    answered = json.loads((tmp_path / "run" / "results.json").read_text())
-    [row] = [row for row in replay.runs_table(questions, 2, "run").rows if row[0] == "run"]
-    assert row[:3] == ["run", f"{100 * answered['exact_match']:.1f}", ""]
-    assert int(row[-1]) == round(answered["tokens"]["total"]["generated"] / 2)
 
 
 def answered(answer: str | None, right: bool = False, logprob: float = -0.1) -> recording.Answered:
@@ -221,26 +194,3 @@ def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
     assert (five["minus_programs"], five["programs"]) == (100, 4) and "samples" not in five
     assert (four["minus_samples"], four["samples"]) == (0, 4) and "programs" not in four
     assert "majority of 3 samples" not in lines and "one sample" not in lines
-
-
-def test_questions_of_which_more_is_known_follow():
-    texts, programs = [answered("7", True)] * 2, [answered("7", True)]
-    plain = recording.Recorded("number", "7", answered("5"), texts, programs)
-    searched = dataclasses.replace(plain, answers={"search": recording.Answered("7", True, 90, 0.0)})
-    judged = dataclasses.replace(
-        searched, scores={"probability": [0.5, 0.5]}, verifier_tokens={"probability": 4}
-    )
-    more = dataclasses.replace(judged, further_texts=texts, further_programs=programs)
-    parts = table.parts([plain, searched, judged, more])
-    assert [len(part) for part in parts] == [4, 3, 2, 1]
-    lines = [{line["rule"]: line for line in table.rows(part, 2)} for part in parts]
-    assert "run: search" not in lines[0]
-    assert lines[1]["run: search"].items() >= {"accuracy": 100, "minus_samples": 0, "samples": 2}.items()
-    assert lines[2][rules.JUDGED.format(2, "probability")]["tokens"] == 24
-    assert {
-        "majority of 4 samples (`self_consistency`)",
-        "majority of 2 programs (`program_consistency`)",
-    } <= {*lines[3]}
-    assert table.parts([plain, plain]) == [[plain, plain]]
-    [line] = table.rows(parts[1], 2, {*lines[1]} - {"run: search"})
-    assert (line["questions"], line["rule"]) == (3, "run: search")

@@ -1,4 +1,4 @@
-"""The tables of what a task teaches: their figures are those of the answers that they are made from."""
+"""What a task teaches: the probe, its votes, the states that it reads, and gradient descent beside it."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from experiments.real_models.recording import Answered, Recorded
 from experiments.real_models.rules import Rules, others_agree
-from experiments.task import bundled, gradient, probe, spread
+from experiments.task import bundled, gradient, probe
 from experiments.task.states import KINDS, SHARES, Reader
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.method.mixed_consistency import MixedConsistency
@@ -99,23 +99,3 @@ def test_gradient_descent_makes_correct_solutions_likelier(monkeypatch):
         return torch.stack(losses).mean()
 
     assert loss(found) < loss(start)
-
-
-def test_tables_hold_the_answers_figures():
-    line = {"seed": 0, "tokens": 80, "evaluations": 72, "training": 0.5, "validation": 0.5}
-    rows = [
-        {"run": "greedy", "rewards": [1, 0, 0, 0], **line},
-        {"run": "random search, 1 token", "rewards": [1, 1, 0, 0], **line},
-        {"run": "Bayesian optimisation, 1 token", "rewards": [1, 1, 1, 0], **line},
-        {"run": "Bayesian optimisation, 1 token", "rewards": [1, 1, 1, 1], **line},
-    ]
-    table = bundled.table(rows)
-    cells = {row[0]: row for row in table.rows}
-    best = cells["Bayesian optimisation, 1 token"]
-    assert best[4:6] == ["75.0, 100.0", "87.5"]
-    assert best[6].startswith("+62.5") and best[7].startswith("+37.5")
-    point = {"right": [1, 0], "tokens": [5, 7], "texts": ["a", "b"], "rests": ["x", "y"]}
-    lines = [{"space": "greedy", "point": 0, **point}]
-    lines += [{"space": "s", "point": i, **point, "texts": ["x", "z"]} for i in range(3)]
-    [_, row] = spread.table(lines).rows
-    assert row[:5] == ["s", "3", "50.0", "50 to 50", "50"] and row[6].startswith("0.0 (0.0")

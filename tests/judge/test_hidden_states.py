@@ -145,8 +145,6 @@ def test_questions_that_teach_nothing_are_one_line(task):
     few = ProbeFitting(samples=1, max_new_tokens=60)
     with pytest.raises(UserError, match="expected 5 or more with an answer and a solution, got 4"):
         few.fit(problems[:4], context)
-    with pytest.raises(UserError, match="expected 5 or more with an answer and a solution, got 0"):
-        ProbeFitting(samples=1, max_new_tokens=1).fit(problems[:6], context)
     [(_, solved)] = drive(problems[:1], SelfConsistency(samples=1, max_new_tokens=60), context)
     wrong = [replace(problem, gold="no number") for problem in problems[1:12]]
     for golds in ([], [replace(problems[0], gold=solved.answer)]):  # all wrong, or correct in one question

@@ -24,13 +24,11 @@ PROBLEM = Problem("p", "Is 7 more than 3? Choose: 1 or 2.", "1")
         ("Answer: -5", "number", "5"),  # 9: the minus is lost
         ("Answer: $1,234.50.", "number", "1234.50"),
         ("Answer: 10-5=5", "number", "10"),  # 17: the first number
-        ("Answer: .5", "number", "5"),
         ("Answer: 3 or so. Answer: 4", "number", "3"),
         ("It is 18.", "number", None),
         ("Let me see. Question: none? Answer: 4", "number", None),  # 17: cut at "Question"
         ("Answer: untrue", "boolean", "True"),
         ("Answer: no, false", "boolean", "False"),
-        ("Answer: no", "boolean", "False"),
         ("Answer: (B)", "choice", "B"),
     ],
 )

@@ -9,7 +9,7 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import SecondModels, build_context, build_engine, build_method
 from soft_reasoning.configuration.parts import Setting
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import Problem
 
 PROBLEMS = [
     Problem(str(i), f"Jon has {i} stones. A friend gives Jon 11 stones. How many?", "3") for i in (3, 4)
@@ -53,8 +53,3 @@ def test_a_budget_binds_it():
     _, results = solved("verifier=single_judge", "verifier.model=demo", "max_tokens=20")
     for result in results.values():
         assert sum(usage.generated_tokens for usage in result.usage.values()) <= 20
-
-
-def test_a_model_that_is_not_there_is_one_line():
-    with pytest.raises(UserError, match="nowhere"):
-        solved("verifier=single_judge", "verifier.model=./nowhere")

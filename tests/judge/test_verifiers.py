@@ -194,7 +194,6 @@ def test_judges_name_numbers_of_what_they_were_shown_or_zero_and_one(judge, firs
     ("text", "numbers"),
     [
         ("Correct: 3, 1", (3, 1)),
-        ("Correct: None", ()),
         ("Correct: 2\nHm.\nCorrect: 4", (4,)),
         (" 2, 5\nbecause 7", (2, 5)),
         ("", ()),
@@ -222,7 +221,6 @@ def test_bad_values_are_one_line():
         {"show": "pictures"},
         {"shots": -1},
         {"confidence": "high"},
-        {"max_new_tokens": 0},
         {"max_new_tokens": "abc"},
     ):
         with pytest.raises(UserError, match="expected"):
@@ -241,8 +239,6 @@ def cut(text):
     [
         (MultiGenerate(), "It is 9. No, 3 x 6 = 18", None),  # the last number is no answer yet
         (MultiGenerate(), "Answer: 18", None),  # 180?
-        (MultiGenerate(), "Answer:\n18", None),
-        (MultiGenerate(), "Answer:\n\n", None),
         (MultiGenerate(), "Answer:\n18\n", 1.0),
         (MultiGenerate(), "Answer: 18\n\nThen", 1.0),
         (MultiJudge(), "Correct: 1", None),  # 1, 2?

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import defaultdict
 from copy import deepcopy
 from dataclasses import replace
 
@@ -117,14 +116,6 @@ def test_answer_candidates_and_usage():
     assert result.candidates[0].generated_tokens == count
     assert len({request.seed for request in requests}) == len(requests) == 24
     assert result.usage["candidate"].sequences == 24 and result.usage["verifier"].sequences == 5
-
-
-@pytest.mark.slow
-def test_chains_outlast_the_budget():
-    written = sum(usage.generated_tokens for usage in run(TABLE, **SMALL)[0].usage.values())
-    script = defaultdict(lambda: 0.5, TABLE)  # a spent budget forces the final question in other places, too
-    for most in range(written // 2, written, 5):
-        assert run(script, budget=most, **SMALL)[0].candidates
 
 
 def test_answers_that_the_budget_does_not_pay_for_do_not_outvote_those_drawn():

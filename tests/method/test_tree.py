@@ -4,31 +4,13 @@ import math
 
 import pytest
 
-from soft_reasoning.method.tree import Node, back_up, search, select, uct, votes
+from soft_reasoning.method.tree import Node, search, select, uct, votes
 
 
 def grown(parent, *children):
     """Visited nodes under ``parent`` with these (step, reward) pairs."""
     parent.children += [Node(step, parsed=step, parent=parent, reward=reward) for step, reward in children]
     return parent.children
-
-
-def test_a_return_is_the_mean_of_the_rewards_from_a_node_to_the_leaf():
-    root = Node(reward=0.0)
-    [middle] = grown(root, ("a", 0.6))
-    leaf, other = grown(middle, ("b", 0.9), ("c", 0.0))
-    back_up(leaf)
-    back_up(other)
-    assert root.returns == pytest.approx([0.5, 0.2])
-    assert middle.returns == pytest.approx([0.75, 0.3]) and middle.value == pytest.approx(0.75)
-    assert leaf.returns == [0.9] and other.returns == [0.0]
-
-
-def test_value_is_the_expected_reward_until_the_first_return_and_then_the_best():
-    node = Node(expected=0.7)
-    assert node.value == 0.7
-    node.returns += [0.2, 0.4, 0.3]
-    assert node.value == 0.4
 
 
 def test_uct_weighs_value_against_visits():

@@ -95,16 +95,6 @@ def test_usage_is_counted_by_role_and_time_by_kind():
     assert {*clock.seconds} == {"engine", "method"} and all(s > 0 for s in clock.seconds.values())
 
 
-def test_an_unknown_effect_and_a_live_set_of_none():
-    def steps(problem):
-        yield "everything"
-
-    with pytest.raises(UserError, match=r"effects.answers \(Generate, Round.*\), got str"):
-        list(drive(problems(1), Script(steps), Context()))
-    with pytest.raises(UserError, match="max_live"):
-        list(drive(problems(1), Script(steps), Context(), max_live=0))
-
-
 def test_results_do_not_depend_on_how_the_engine_completes_requests():
     """Nor on the batch and the order, as tests/method/test_batches.py has it for every method."""
     config = compose_config(["engine=fake", "max_new_tokens=30"])

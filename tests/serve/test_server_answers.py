@@ -89,20 +89,15 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
     sent = {
         "colour": None,
         "frequency_penalty": 0,
-        "presence_penalty": 0.0,
         "repetition_penalty": 1.0,
         "top_k": -1,
         "top_p": 0.5,
         "logit_bias": {},
         "tools": [],
         "tool_choice": "auto",
-        "parallel_tool_calls": True,
         "response_format": {"type": "text"},
-        "n": None,
-        "stop": None,
         "stream_options": None,
         "logprobs": False,
-        "seed": None,
         "store": True,
         "user": "ann",
         "metadata": {"a": "b"},
@@ -173,9 +168,6 @@ def test_a_question_that_no_candidate_finished_in_time_says_so():
         "Round 1: none of 3 candidates finished\n"
         "max_seconds: none of 3 candidates finished; the text is the longest of them, unfinished\n"
     )
-    [nothing] = build_choices(Solution(None, (), spent="max_seconds"), body, prompts)
-    assert nothing.finish_reason == "length" and not nothing.text
-    assert nothing.reasoning == "max_seconds: none of 0 candidates finished\n"
 
 
 @pytest.mark.slow

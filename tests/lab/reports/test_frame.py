@@ -32,11 +32,6 @@ def test_a_key_that_refers_to_a_short_option_is_not_named_again(options):
     assert options(*runs) == [{"d": 5}, {"d": 25}]
 
 
-def test_the_shortest_of_the_keys_of_one_value_is_named(options):
-    runs = [{"search": {"acquisition": {"beta": b}}, "acquisition": {"beta": b}} for b in (1, 2)]
-    assert options(*runs) == [{"acquisition.beta": 1}, {"acquisition.beta": 2}]
-
-
 def test_a_choice_stands_for_its_class_and_options(options):
     gaussian = {"_target_": "soft_reasoning.Gaussian", "sigma": 8}
     simplex = {"_target_": "soft_reasoning.Simplex", "tau": 6}
@@ -61,11 +56,6 @@ def test_a_preset_stands_for_what_it_chooses(options):
     assert options(*runs) == [{"preset": "paper"}, {"preset": "released"}]
 
 
-def test_an_own_class_stands_for_what_it_takes(options):
-    runs = [{"mine": {"_target_": "mine.A", "n": 1}}, {"mine": {"_target_": "mine.B", "m": 1}}]
-    assert options(*runs) == [{"mine._target_": "mine.A"}, {"mine._target_": "mine.B"}]
-
-
 def test_labels_stand_for_what_follows_from_them(options):
     runs = [
         {"label": label, "method": label.split()[0], "k": k, "choices": {"preset": label}}
@@ -73,13 +63,6 @@ def test_labels_stand_for_what_follows_from_them(options):
         for label in ("cot", "ours preset=paper")
     ]
     assert options(*runs)[1:3] == [{"label": "cot", "k": 2}, {"label": "ours preset=paper", "k": 1}]
-
-
-def test_one_run_without_a_label_leaves_methods(options):
-    assert options({"method": "cot", "label": "cot"}, {"method": "fire"}) == [
-        {"method": "cot"},
-        {"method": "fire"},
-    ]
 
 
 def test_what_follows_from_a_model_or_a_data_set_is_not_named(options):

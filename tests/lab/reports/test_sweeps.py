@@ -169,14 +169,3 @@ def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
     ]
     note = noted(settings(runs))
     assert note.endswith("under embedding.sigma=1; embedding.sigma=2.")
-
-
-def test_notes_say_what_wrote_the_answers(tmp_path):
-    for engine, note in (
-        ("FakeEngine", "fake engine"),
-        ("VLLMEngine", "No memory"),
-        ("HuggingFaceEngine", ""),
-    ):
-        groups = grid(tmp_path / engine, engine=engine)
-        others = [text for text in ("fake engine", "No memory") if text != note]
-        assert note in noted(groups) and not any(text in noted(groups) for text in others)

@@ -6,17 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from viewed import GRADER, problem, searched, write, write_all
-
-from soft_reasoning.lab.reports.page import write_page
-from soft_reasoning.lab.runs.records import read_grades
+from viewed import write_all
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver")
-PICTURE = (
-    '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="70"><rect width="700" height="70"/></svg>'
-)
 
 pytestmark = [
     pytest.mark.browser,
@@ -172,30 +166,3 @@ def test_nothing_is_asked_of_a_network(page, runs):
     )
     assert page.js("return window.ran") is None
     assert len(refusals := page.complaints()) >= 2 and all("Content Security" in text for text in refusals)
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
-    page = Page(chromium, width, dark)
-    for address in ("", "#p0"):
-        page.open(runs / "search" / "report.html", address)
-        page.wait("return document.querySelector('nav, .problems')")
-        assert page.js("return document.documentElement.scrollWidth") <= width, address
-        back, letters = page.js(
-            "const s = getComputedStyle(document.documentElement); return [s.backgroundColor, s.color].map("
-            "(c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0))"
-        )
-        assert (back < 150 and letters > 600) if dark else (back > 600 and letters < 150)
-    assert page.complaints() == []
-
-
-def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
-    folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")})
-    (folder / "a.svg").write_text(PICTURE)
-    manifest = {"config": {}, "command": "the command k=2"}
-    write_page(folder, "one", manifest, GRADER.name, read_grades(folder), [], {"After each round": "a.svg"})
-    page = Page(chromium, width=390).open(folder / "report.html")
-    assert "the command k=2" in page.text("#list")
-    picture = "const img = document.querySelector('img'); return img.complete && img.naturalWidth"
-    assert page.wait(picture) == 700
-    assert page.js("return document.documentElement.scrollWidth") <= 390

@@ -1,29 +1,18 @@
-"""A run from start to end: killed, resumed, shuffled, changed, interrupted."""
+"""A run from start to end: shuffled, continued, changed, interrupted; test_replayed.py kills it."""
 
 import json
-import re
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from omegaconf import OmegaConf
 
-from soft_reasoning.answers import Grader
-from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import read_records
-from soft_reasoning.lab.runs.runner import LocalLauncher, run
 from soft_reasoning.schedule.job import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
 from tests.lab.runs.world import parts, problems, solve, without_replays
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +49,6 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
         assert (whole / name).read_bytes().startswith(b"<?xml")
 
 
-def test_a_line_says_what_is_loaded(tmp_path, capsys):
-    config = compose_config(["method=cot", "max_new_tokens=5"])
-    launcher, plain = LocalLauncher(), OmegaConf.to_container(config, resolve=True)
-    run(problems(1), lambda: launcher.start(plain, problems(1)), Grader(), tmp_path, plain)
-    launcher.close()
-    line = r"model: 1 M parameters in float32 on cpu, \d+ threads?; weights take 5 MB\n"
-    assert re.search(line, capsys.readouterr().err)
-
-
 @pytest.mark.parametrize("cache", ["run", "none", "elsewhere"])
 def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path, monkeypatch, capsys, cache):
     """Such a filesystem has no locks for SQLite either, which then fails."""
@@ -88,20 +68,6 @@ def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
     method, context, config = world
     solve(problems(12)[::-1], method, context, tmp_path, config, max_live=max_live)
     assert kept(tmp_path) == kept(whole)
-
-
-def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
-    command = [sys.executable, "-m", "tests.lab.runs.world", str(tmp_path), "12", "4", "7"]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    before = (tmp_path / "samples.jsonl").read_bytes()
-    assert 0 < before.count(b"\n") < 12
-
-    method, context, config = world
-    solve(problems(12), method, context, tmp_path, config)
-    assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
-    assert kept(tmp_path) == kept(whole)
-    assert "problems are done; continuing" in capsys.readouterr().err
 
 
 def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):

@@ -1,6 +1,5 @@
 """The run folder: torn lines, locks, changed configurations, exact numbers."""
 
-import errno
 import math
 import os
 import subprocess
@@ -179,20 +178,6 @@ def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
     assert read_json(tmp_path / MANIFEST) == manifest
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"), [("old", "new", True), ("old", "old", False), (None, "new", False)]
-)
-def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, refused):
-    about = {mark: {"model": {"path": "/m", "weights": mark}} for mark in (before, after)}
-    fill(tmp_path, "a", about=about[before])
-    if not refused:
-        fill(tmp_path, about=about[after])
-        return
-    with pytest.raises(UserError, match=r"weights of /m: \"old\" -> \"new\"\); restore these.*fresh=true"):
-        Store(tmp_path, CONFIG, about=about[after])
-    fill(tmp_path, about=about[after], fresh=True)
-
-
 def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
     for kv in (7, 5):
         with Store(tmp_path, CONFIG) as store:
@@ -203,18 +188,6 @@ def test_seconds_add_up_over_starts_and_peaks_do_not(tmp_path):
     (tmp_path / "costs.json").unlink()
     with pytest.raises(UserError, match="costs.json: .* cannot be read; start over with fresh=true"):
         Store(tmp_path, CONFIG)
-
-
-def test_a_filesystem_without_locks_is_noted(tmp_path, monkeypatch):
-    def unsupported(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("soft_reasoning.lab.runs.files.fcntl.flock", unsupported)
-    with Store(tmp_path, {"seed": 0}) as store:
-        store.append(record())
-        [note] = store.notes
-    assert "cannot be locked" in note and "No locks" in note and not store.locked
-    assert [stored.problem.id for stored in read_records(tmp_path)] == ["0"]
 
 
 @pytest.mark.parametrize("ids", ["aba", "aaaa", "cba"])

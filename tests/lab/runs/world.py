@@ -1,15 +1,10 @@
-"""A small run for tests: the shipped fake engine, Soft Reasoning on it, and a way to kill it."""
-
-import os
-import signal
-import sys
+"""A small run for tests: the shipped fake engine and Soft Reasoning on it."""
 
 from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
-from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import Record, Store
@@ -69,22 +64,3 @@ def stored(folder, config, results, **more):
             rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)
     return folder
-
-
-def main(folder, count, max_live, calls):
-    """Run ``count`` problems into ``folder``, killed when requests come for the ``calls``-th time."""
-    add, left = FakeEngine.add, [calls]
-
-    def dying(self, requests):
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return add(self, requests)
-
-    FakeEngine.add = dying
-    method, context, config = parts()
-    solve(problems(count), method, context, folder, config, max_live=max_live)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
