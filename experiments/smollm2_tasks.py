@@ -111,7 +111,7 @@ def write(folder: Path) -> None:
             (folder / f"{name}-{split}.jsonl").write_text("".join(lines), encoding="utf-8")
     for name, exemplars in EXEMPLARS.items():
         keys = ("question", "thought", "answer")
-        content = {"exemplars": [dict(zip(keys, entry, strict=True)) for entry in exemplars]}
+        content = [dict(zip(keys, entry, strict=True)) for entry in exemplars]
         text = json.dumps(content, indent=1) + "\n"  # JSON is YAML, too
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 

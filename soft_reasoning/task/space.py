@@ -64,16 +64,16 @@ class TaskPoint(Learnt):
 
     Attributes:
         vectors: (m, D).
-        anchored: Whether each question's greedy first tokens are added to them.
         u: The point in its space.
+        anchored: Whether each question's greedy first tokens are added to them.
 
     Raises:
         OptionError: As for :class:`~soft_reasoning.learnt.Learnt`.
     """
 
     vectors: Sequence[Sequence[float]]
+    u: Sequence[float]
     anchored: bool = False
-    u: Sequence[float] = ()
     option: ClassVar[str] = "point"
     command: ClassVar[str] = "soft-reasoning tune"
 

@@ -33,7 +33,7 @@ def point(path):
     config = compose_config(["engine=fake"])
     with closing(build_engine(config)) as engine:
         fits = made_for(build_context(config, engine))
-        TaskPoint(vectors=((0.1,) * engine.hidden_size,), made_for=fits).save(path)
+        TaskPoint(vectors=((0.1,) * engine.hidden_size,), u=(0.1,), made_for=fits).save(path)
     return path
 
 

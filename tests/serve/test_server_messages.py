@@ -96,7 +96,8 @@ def test_a_template_that_drops_a_message_or_fails_is_one_line():
     model = tiny("qwen3", vocab_size=len(tokenizer), max_position_embeddings=512)
     loop = "{{% for m in messages %}}{0}{{% endfor %}}{{% if add_generation_prompt %}}> {{% endif %}}"
     tokenizer.chat_template = loop.format("{% if m.role != 'assistant' %}{{ m.content }}{% endif %}")
-    with SoftReasoner(model, tokenizer, k=2, rounds=0, max_new_tokens=4) as reasoner:
+    options = {"method": "soft_reasoning", "k": 2, "rounds": 0, "max_new_tokens": 4}
+    with SoftReasoner(model, tokenizer, **options) as reasoner:
         with served(reasoner) as running, running.client() as client:
             assert ask(client, "cot-demo", [USER]).choices
             with pytest.raises(openai.BadRequestError, match="leaves out the assistant's message"):
