@@ -266,6 +266,10 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
             "ask: '{question}'\nheads: 1",
             "prompt.wording.heads: expected .* did you mean head?",
         ),
+        ("- head", "expected a YAML file .* got no keys"),
+        ("inherits: math", "prompt.inherits: expected a list of .*, got 'math'"),
+        ("inherits: [mth]", "prompt.inherits: expected a list of .*, got .'mth'"),
+        ("inherits: [math]\ntasks: {rap_answer: {exemplars: nope}}", "prompt.tasks.exemplars: .* got 'nope'"),
     ],
 )
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):

@@ -20,7 +20,8 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from soft_reasoning.cli.compose import compose_config, methods_of, prepare
+from soft_reasoning.cli.compose import compose_config, methods_of
+from soft_reasoning.cli.groups import register
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.reports.tables import Table, count, number
 
@@ -55,7 +56,7 @@ def minutes(method: str, dataset: str, model: str = "llama3_8b") -> float:
 
 def runs(name: str) -> list[tuple[str, str, str]]:
     """The method, data set and model of every run of an experiment."""
-    prepare()
+    register()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
         config = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
     values = swept(config.hydra.sweeper.params or {})

@@ -22,7 +22,7 @@ from soft_reasoning.configuration.context import build_grader, build_method, fit
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.registry import PARTS
 from soft_reasoning.engine.paths import is_bundled
-from soft_reasoning.lab.runs.naming import compared_methods, label_of, run_name, typed_keys
+from soft_reasoning.lab.runs.naming import compared_methods, label_of, typed_keys
 from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.types import UserError
 
@@ -50,7 +50,7 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
     """Return what :func:`compose_config` does, and the name of each group's choice."""
     try:
         with _COMPOSING:
-            prepare()
+            register()
             if GlobalHydra.instance().is_initialized():
                 config = compose("config", overrides=[*words], return_hydra_config=True)
             else:
@@ -65,12 +65,6 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
             raise
         raise UserError(line) from error
     return config, chosen
-
-
-def prepare() -> None:
-    """Register the choices, and the resolvers of conf/ with OmegaConf."""
-    register()
-    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
 def chosen_names(choices: Mapping[Any, Any]) -> dict[str, str]:

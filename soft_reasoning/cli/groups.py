@@ -16,6 +16,7 @@ from soft_reasoning.cli.source import overriding, register_source
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.parts import node
 from soft_reasoning.configuration.registry import GROUPS, PRESET_TOKENS, PRESETS, Part
+from soft_reasoning.lab.runs.naming import run_name
 
 SHORT = set[str]()
 """The keys at the top of the configuration to which options of a method or its parts refer."""
@@ -31,6 +32,7 @@ def register() -> None:
     _put("logging", "none", {"logging": None})
     for name, chosen in PRESETS.items():
         _put("preset", name, {"max_new_tokens": PRESET_TOKENS} if chosen else {}, chosen)
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("when", lambda holds, value: value if holds else None, replace=True)
 
@@ -54,9 +56,8 @@ def store(group: str, name: str, chosen: Part, top: Mapping[str, object] | None 
         place: Any = content
         for step in path:
             place = place.get(step) if isinstance(place, dict) else None
-        if (
-            isinstance(place, dict) and last in place and key not in GROUPS
-        ):  # else the option is that of another choice
+        # Otherwise the option is that of another choice.
+        if isinstance(place, dict) and last in place and key not in GROUPS:
             keys[key], place[last] = place[last], f"${{{key}}}"
             SHORT.add(key)
     if name == "vllm":

@@ -20,15 +20,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.cli.compose import (
-    chosen_names,
-    compose_config,
-    methods_of,
-    prepare,
-    settle,
-    typed_error,
-)
+from soft_reasoning.cli.compose import chosen_names, compose_config, methods_of, settle, typed_error
 from soft_reasoning.cli.errors import one_line
+from soft_reasoning.cli.groups import register
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.runs.files import OTHER_FOLDER
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -76,10 +70,8 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
         with one_line_errors(OTHER_FOLDER):  # here too: Hydra prints a line about exceptions that reach it
             now = HydraConfig.get()
             folder, typed = Path(now.runtime.output_dir), list(now.overrides.task)
-            chosen, shared = (
-                chosen_names(now.runtime.choices),
-                now.runtime.choices["hydra/launcher"] == "basic",
-            )
+            chosen = chosen_names(now.runtime.choices)
+            shared = now.runtime.choices["hydra/launcher"] == "basic"
             try:
                 settle(config, typed, chosen)
                 command(Job(config, folder, typed, chosen, shared))
@@ -93,7 +85,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     with one_line_errors(OTHER_FOLDER):
-        prepare()
+        register()
         for key, word in zip(typed_keys(words), words, strict=True):
             folder = word.partition("=")[2].strip("'\" ")
             if key in FOLDERS and (folder in ("", "null") or folder.startswith("~")):

@@ -92,9 +92,9 @@ def _complete() -> None:
         return
     import hydra
 
-    from soft_reasoning.cli.compose import prepare
+    from soft_reasoning.cli.groups import register
     from soft_reasoning.configuration.data import conf_dir
 
-    prepare()
+    register()
     os.environ["COMP_LINE"] = f"{program} {options}"
     hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(lambda config: None)()

@@ -117,7 +117,8 @@ def _prompt(content: Mapping[str, Any], folder: Path) -> Entry:
                 review["exemplars"] = _read(place, "exemplars").get(named, [])
     for task in _entries(wording, "tasks"):
         if isinstance(named := task.get("exemplars"), str):
-            task["exemplars"] = wording["tasks"][named]["exemplars"]
+            other = choice("prompt.tasks.exemplars", named, [*wording["tasks"]])
+            task["exemplars"] = wording["tasks"][other].get("exemplars", [])
     return Entry({**settings, "wording": wording}, chooses)
 
 
@@ -131,11 +132,13 @@ def _entries(wording: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 def _read(file: Path, key: str) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        if not isinstance(content, Mapping):
+            raise ValueError(f"no keys but {content!r:.80}")
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError of UTF-8, too
         raise UserError(
             f"{key}={file}: expected a YAML file or the name of a shipped one, got {error!s:.200}"
         ) from error
-    return content
+    return cast(Mapping[str, Any], content)
 
 
 @cache
@@ -148,8 +151,13 @@ def _inherited(content: object) -> Mapping[str, Any]:
     """Return the keys of a prompt with those that it inherits."""
     if not isinstance(content, Mapping):
         raise UserError(f"prompt: expected keys such as ask, got {content!r:.80}")
-    merged: Mapping[str, Any] = {}
-    for parent in content.get("inherits", ()):
+    merged, parents = cast(Mapping[str, Any], {}), content.get("inherits", [])
+    known = [*prompt_names(), "_base", "_paper"]
+    if not isinstance(parents, list) or not all(parent in known for parent in parents):
+        raise UserError(
+            f"prompt.inherits: expected a list of {', '.join(prompt_names())}, got {parents!r:.80}"
+        )
+    for parent in parents:
         merged = _merged(merged, _shipped(parent))
     return _merged(merged, {key: value for key, value in content.items() if key != "inherits"})
 

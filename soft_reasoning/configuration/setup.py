@@ -74,9 +74,8 @@ class Setup:
         named = prompt if prompt is not None else own or prompt_for(answer_type or "open")
         self = cls._with(model, known, read_prompt(named), options)
         if prompt is None and own is None and answer_type is None and writes_programs(self.method):
-            self = cls._with(
-                model, known, read_prompt(prompt_for("number")), options
-            )  # what programs compute
+            # Programs compute numbers.
+            self = cls._with(model, known, read_prompt(prompt_for("number")), options)
         if answer_type in (None, "open") and self.answer_type == "open":
             self = replace(self, prompt={**self.prompt, "answer_type": "open"})
         self = replace(self, prompt=fitting(self.prompt, answer_type))
