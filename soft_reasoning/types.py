@@ -169,7 +169,7 @@ class Request:
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
         hidden_state: The share of the model's depth, above 0, after which to read the hidden state at the end
-            of the prompt (engines with ``reads_hidden_states``); None reads none.
+            of the prompt (``engine=hf``); None reads none.
         average_from: Index in ``prompt_ids`` from which the hidden states are averaged, too.
     """
 
@@ -194,6 +194,17 @@ class Request:
     def reads(self) -> bool:
         """Whether it reads logits, log-probabilities or hidden states."""
         return self.next_logits is not False or self.top_logprobs > 0 or self.hidden_state is not None
+
+    @property
+    def needs(self) -> set[str]:
+        """What it needs of an engine (``engine.base.ABILITIES``)."""
+        needs = {
+            "rows": self.soft is not None,
+            "logits": self.next_logits is not False,
+            "logprobs": self.top_logprobs > 0,
+            "hidden_states": self.hidden_state is not None,
+        }
+        return {name for name, needed in needs.items() if needed}
 
 
 class TopLogprobs(NamedTuple):

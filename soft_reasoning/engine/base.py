@@ -62,8 +62,10 @@ class Engine:
     """The limit on new tokens in the model's generation config, if any."""
     running_type: type[RunningRequest] = RunningRequest
     """What :meth:`prepare` makes of a request."""
-    reads_hidden_states: bool = False
-    """Whether it takes requests with ``hidden_state``."""
+    offers: frozenset[str] = frozenset({"ids", "rows", "logprobs", "logits"})
+    """What requests and methods may need of it: the keys of ``ABILITIES`` that it has."""
+    facts: Mapping[str, object] = {}
+    """What a server said about itself: completions depend on it."""
     writes_in_turns: bool = False
     """Whether a deadline changes the random numbers of a sampled text."""
     batch_invariant: bool | None = None
@@ -137,11 +139,8 @@ class Engine:
             UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
             ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
-        if not self.reads_hidden_states and any(request.hidden_state is not None for request in requests):
-            raise UserError(
-                f"hidden_state: expected an engine that reads hidden states, got {type(self).__name__}; "
-                "use engine=hf"
-            )
+        if missing := frozenset[str]().union(*(request.needs for request in requests)) - self.offers:
+            raise UserError(lacks(self, missing))
         with self.lock:
             rows = {row.ticket: row for row in [self.prepare(r, next(self._tickets)) for r in requests]}
             stored = {} if self.replay is None else self.replay.begin(rows)
@@ -274,6 +273,25 @@ class Engine:
         self._outcomes.update(outcomes)
         if self.replay is not None:
             self.replay.end(outcomes)
+
+
+ABILITIES = {
+    "ids": "prompts of token ids",
+    "rows": "soft tokens (rows of embeddings)",
+    "logprobs": "log-probabilities of tokens",
+    "logits": "the logits of any token",
+    "hidden_states": "hidden states",
+}
+"""What an engine may offer, as messages name it."""
+
+
+def lacks(engine: Engine, missing: Iterable[str]) -> str:
+    """Return the error message for abilities that ``engine`` lacks."""
+    named = " and ".join(ABILITIES[name] for name in sorted(missing))
+    return (
+        f"expected an engine with {named}, got {type(engine).__name__} without; use engine=hf, or another "
+        "method (docs/engines.md has a table)"
+    )
 
 
 def not_finite(dtype: torch.dtype) -> str:

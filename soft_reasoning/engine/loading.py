@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GgufConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    GgufConfig,
+)
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError, local_path
@@ -87,17 +94,17 @@ def load(
         model = model.to(device)
     if is_gguf(path):
         model.config._name_or_path = path  # transformers names the folder, which may hold other models
-        add_end_of_turn(model, path)
+        model.generation_config.eos_token_id = generation_of_gguf(path).eos_token_id
         size = model.get_memory_footprint() / 1e6
         log.info("%s is dequantised to %s: %.1f MB of weights", Path(path).name, model.dtype, size)
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
 
 
-def add_end_of_turn(model: Any, file: str) -> None:
-    """Add the end-of-turn token of a GGUF ``file`` to the generation config, which lacks it."""
+def generation_of_gguf(file: str) -> GenerationConfig:
+    """Return a generation config with the end tokens of a GGUF ``file``, also that of a turn."""
     metadata, _ = read_gguf_metadata(file)
     ends = (metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot"))
-    model.generation_config.eos_token_id = sorted({end for end in ends if end is not None}) or None
+    return GenerationConfig(eos_token_id=sorted({end for end in ends if end is not None}) or None)
 
 
 def merge_adapter(model: Any, adapter: str) -> Any:

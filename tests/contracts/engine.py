@@ -27,6 +27,13 @@ def logits_after(engine, prompts, ids=None):
 class EngineContract:
     """``engine`` and ``prompts`` (at least three tuples of ids, of different lengths) are fixtures."""
 
+    @pytest.fixture(autouse=True)
+    def able(self, engine, request):
+        """Skips what the engine does not offer."""
+        mark = request.node.get_closest_marker("needs")
+        if mark is not None and not engine.offers >= {*mark.args}:
+            pytest.skip(f"{type(engine).__name__} offers {sorted(engine.offers)}")
+
     new_tokens = 12
     rounding = 0.0
     """How far log-probabilities of the same request may differ between two runs; by default not at all."""
@@ -42,6 +49,7 @@ class EngineContract:
     def greedy(self, engine, prompt, **options):
         return engine.generate([Request(prompt, max_new_tokens=self.new_tokens, **options)])[0]
 
+    @pytest.mark.needs("rows")
     def test_sigma_zero_continues_the_greedy_completion(self, engine, prompts):
         """Invariant 1: the greedy first token's embedding, placed last, gives the greedy continuation."""
         for prompt in prompts:
@@ -51,6 +59,7 @@ class EngineContract:
             assert again.token_ids == plain.token_ids[1:]
             assert again.logprobs == pytest.approx(plain.logprobs[1:], abs=1e-4)
 
+    @pytest.mark.needs("rows")
     def test_soft_tokens_stand_for_the_tokens_whose_embeddings_they_are(self, engine, prompts):
         prompt = prompts[0]
         plain = self.greedy(engine, prompt)
@@ -64,6 +73,7 @@ class EngineContract:
         soft = engine.embed(prompt[-3:])
         assert self.greedy(engine, prompt[:-3], soft=soft).token_ids == plain.token_ids
 
+    @pytest.mark.needs("rows")
     def test_a_sample_behind_a_token_s_embedding_is_the_sample_behind_the_token(self, engine, prompts):
         drawn = {"sampling": Sampling(0.8, top_k=50), "max_new_tokens": self.new_tokens, "seed": 3}
         token = self.greedy(engine, prompts[0]).token_ids[:1]
@@ -79,14 +89,16 @@ class EngineContract:
         for i in range(24):  # every kind in every place
             prompt = prompts[i % len(prompts)]
             count = 1 + i % 2
-            soft = engine.embed(prompt[:count])
-            soft = soft + engine.embedding_rms * torch.randn(soft.shape, generator=generator)
             kind = i % 8
+            soft = None
+            if kind < 5 and "rows" in engine.offers:
+                soft = engine.embed(prompt[:count])
+                soft = soft + engine.embedding_rms * torch.randn(soft.shape, generator=generator)
             requests.append(
                 Request(
                     prompt,
-                    soft=soft if kind < 5 else None,
-                    position=(None, 1, len(prompt) // 2)[kind % 3] if kind < 5 else None,
+                    soft=soft,
+                    position=None if soft is None else (None, 1, len(prompt) // 2)[kind % 3],
                     sampling=Sampling(0.9, top_k=20, top_p=0.9) if kind in (4, 6) else Sampling(),
                     seed=i,
                     max_new_tokens=3 + i % 11,
@@ -106,6 +118,7 @@ class EngineContract:
         for i, request in enumerate(requests):
             assert self.same(engine.generate([request])[0], together[i]), i
 
+    @pytest.mark.needs("logits")
     @pytest.mark.parametrize("threads", [2, 8])
     def test_calls_from_several_threads_get_what_calls_in_turn_get(self, engine, prompts, threads):
         requests = self.mixed(engine, prompts)[: 3 * threads]
@@ -160,6 +173,7 @@ class EngineContract:
         whole, late = engine.generate([request, replace(request, deadline=monotonic())])
         assert 0 < len(late.token_ids) <= 32 and late.token_ids == whole.token_ids[: len(late.token_ids)]
 
+    @pytest.mark.needs("rows")
     def test_what_is_read_beside_text(self, engine, prompts):
         """Logits and likeliest tokens are those of the looks at every prefix, soft tokens included."""
         soft = engine.embed(prompts[0][:1]) * 1.1
@@ -193,6 +207,7 @@ class EngineContract:
         for sampling in (Sampling(5.0, top_k=1), Sampling(1.0, top_p=1e-9), Sampling(0, first_temperature=0)):
             assert self.greedy(engine, prompts[1], sampling=sampling, seed=4).token_ids == plain.token_ids
 
+    @pytest.mark.needs("logits")
     def test_a_hot_first_token_leaves_the_rest_greedy(self, engine, prompts):
         prompt = prompts[0]
         hot = Sampling(0.0, first_temperature=30.0, first_top_k=5)
@@ -208,6 +223,7 @@ class EngineContract:
             assert rest.token_ids == run.token_ids[1:] or run.finish_reason == "eos"
         assert len(firsts) > 1
 
+    @pytest.mark.needs("logits")
     def test_log_probabilities_are_those_of_the_plain_logits(self, engine, prompts):
         sampled = Sampling(0.7, top_k=3)
         for options in ({}, {"sampling": sampled, "seed": 5}):
@@ -237,12 +253,14 @@ class EngineContract:
         assert len(run.token_ids) >= 5
         assert run.token_ids[:5] == self.greedy(engine, prompts[0], min_new_tokens=5).token_ids[:5]
 
+    @pytest.mark.needs("logits")
     def test_max_new_tokens_of_one(self, engine, prompts):
         runs = engine.generate([Request(p, max_new_tokens=1) for p in prompts])
         assert [len(r.token_ids) for r in runs] == [1] * len(prompts)
         tops = logits_after(engine, prompts).argmax(-1).tolist()
         assert [r.token_ids[0] for r in runs] == tops
 
+    @pytest.mark.needs("logits")
     def test_next_token_logits_of_some_ids_and_alone(self, engine, prompts):
         every = logits_after(engine, prompts)
         assert every.dtype == torch.float32 and every.shape[0] == len(prompts)
@@ -250,6 +268,7 @@ class EngineContract:
         for i, prompt in enumerate(prompts):
             assert self.close(logits_after(engine, [prompt])[0], every[i])
 
+    @pytest.mark.needs("rows")
     def test_what_prompts_have_in_common_changes_nothing_and_is_counted(self, engine, prompts):
         prompt = max(prompts, key=len)
         parts = [prompt[: len(prompt) - i] for i in range(4)]
@@ -264,6 +283,7 @@ class EngineContract:
         assert again.token_ids == plain.token_ids
         assert again.logprobs == pytest.approx(plain.logprobs, abs=1e-4)
 
+    @pytest.mark.needs("rows")
     def test_embeddings(self, engine):
         table = engine.embed(range(10))
         assert table.shape == (10, engine.hidden_size)
@@ -285,6 +305,7 @@ class EngineContract:
     def test_nothing_asked_nothing_given(self, engine):
         assert engine.generate([]) == []
 
+    @pytest.mark.needs("rows")
     def test_bad_requests_are_refused_before_any_work(self, engine, prompts):
         wide = torch.zeros(1, engine.hidden_size + 1)
         bad = torch.full((1, engine.hidden_size), math.nan)
@@ -309,10 +330,10 @@ class EngineContract:
 
 
 class HiddenStateContract:
-    """Of an engine with ``reads_hidden_states``."""
+    """Of an engine that offers hidden states."""
 
     def test_a_request_reads_its_own_alone_and_in_a_batch(self, engine, prompts):
-        assert engine.reads_hidden_states
+        assert "hidden_states" in engine.offers
         noise = torch.randn(2, engine.hidden_size, generator=torch.Generator().manual_seed(0))
         soft = {"soft": 0.5 * engine.embedding_rms * noise, "position": 2}
         looks = [

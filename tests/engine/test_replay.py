@@ -74,7 +74,7 @@ def kinds(engine, prompts) -> list[Request]:
     """Requests for text and for every reading."""
     soft = engine.embed(prompts[0][:2]) * 1.1
     drawn = {"sampling": Sampling(1.1, top_k=30), "max_new_tokens": 8}
-    states = {"hidden_state": 1.0 if engine.reads_hidden_states else None}
+    states = {"hidden_state": 1.0 if "hidden_states" in engine.offers else None}
     return [
         *(Request(prompt, seed=seed, **drawn) for seed, prompt in enumerate(prompts)),
         Request(prompts[0], soft=soft, position=1, max_new_tokens=6, top_logprobs=3, next_logits=True),

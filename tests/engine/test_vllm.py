@@ -1,28 +1,39 @@
-"""The vLLM engine on small random models: the contract, and agreement with the Hugging Face engine."""
+"""vLLM's server on small random models: the contract, and agreement with the Hugging Face engine."""
 
-from importlib.util import find_spec
+import os
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.configuration.context import build_engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
-from soft_reasoning.engine.vllm.engine import VLLMEngine
-from soft_reasoning.engine.vllm.setup import import_vllm
+from soft_reasoning.engine.served import vllm
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engine.models import BASE, FAMILIES, random_ids
 
-HERE = find_spec("vllm") is not None
+ENVIRONMENT = os.environ.get("SOFT_REASONING_VLLM_VENV")
+# Blocks of 128, the default on a CPU, would cache little; chunks of prompts fail there together with a seed.
+ON_THE_CPU = {"enforce_eager": True, "block_size": 32, "enable_chunked_prefill": False}
 
 
-def vllm(test):
-    """Marks a test that runs in vLLM's own environment only."""
-    skip = pytest.mark.skipif(not HERE, reason="vLLM is not installed; ./sr test-vllm runs these tests")
+def needs_vllm(test):
+    """Marks a test that needs vLLM, which has an environment of its own."""
+    skip = pytest.mark.skipif(ENVIRONMENT is None, reason="./sr test-vllm installs vLLM and runs these tests")
     return pytest.mark.vllm(skip(test))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_memory():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
+        patch.setenv("TORCHDYNAMO_DISABLE", "1")
+        yield
+
+
+def start(path, **flags):
+    return vllm(path, environment=ENVIRONMENT, dtype="float32", **ON_THE_CPU, **flags)
 
 
 def saved(folder, family):
@@ -38,13 +49,13 @@ def saved(folder, family):
     return str(folder)
 
 
-@vllm
+@needs_vllm
 class TestVLLM(EngineContract):
     rounding = 1e-4  # vLLM's sums depend on the batch, in the last bits
 
     @pytest.fixture(scope="class")
     def engine(self, tmp_path_factory):
-        engine = VLLMEngine(saved(tmp_path_factory.mktemp("model"), "llama"))
+        engine = start(saved(tmp_path_factory.mktemp("model"), "llama"))
         yield engine
         engine.close()
 
@@ -56,34 +67,20 @@ class TestVLLM(EngineContract):
         for done in engine.generate(requests) + engine.generate(requests):
             assert 64 <= done.cached_tokens < done.prompt_tokens == 101
 
-    def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
-        """Ids and rows of the two prompts are the same; the engine distinguishes them all the same."""
-        before, after = random_ids(10, 11), random_ids(60, 12)
-        tokens = engine._mixed(engine.prepare(Request((*before, 0, *after))))
-        zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
-        fresh = engine.generate([zeros])[0]
-        engine._engine.reset_prefix_cache()
-        completions = []
-        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), 0, completions.append)
-        while not completions:
-            engine.advance()
-        again = engine.generate([zeros])[0]
-        assert self.same(fresh, again) and again.cached_tokens == 0
-
     def test_a_read_of_more_ids_than_vllm_takes_by_name(self, engine, prompts):
         every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
         assert self.close(logits_after(engine, prompts, named), every[:, named])
 
 
-@vllm
+@needs_vllm
 class TestAgreement:
     """The same tokens as the Hugging Face engine, in float32."""
 
     @pytest.fixture(scope="class", params=["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
     def pair(self, request, tmp_path_factory):
         path = saved(tmp_path_factory.mktemp("model"), request.param)
-        engine = VLLMEngine(path)
+        engine = start(path)
         yield engine, HuggingFaceEngine(path)
         engine.close()
 
@@ -115,36 +112,13 @@ class TestAgreement:
             assert reply.logprobs == pytest.approx(other.logprobs, abs=1e-3)
 
 
-def build(*overrides):
-    return build_engine(compose_config(["engine=vllm", *overrides]))
+@needs_vllm
+def test_a_flag_that_vllm_refuses_is_shown_with_its_last_lines():
+    with pytest.raises(UserError, match="engine=vllm: expected a server that starts.*warp") as error:
+        start("demo", warp=9)
+    assert "\n" not in str(error.value)
 
 
-@vllm
-@pytest.mark.parametrize(
-    "change",
-    [
-        "engine.max_model_len=99999",
-        "engine.gpu_memory_utilization=5",
-    ],
-)
-def test_an_option_that_vllm_refuses_is_shown_with_its_reason(change):
-    name = change.partition("=")[0].rpartition(".")[2]
-    with pytest.raises(UserError, match=f"^engine=vllm: expected a model and options .*{name}=") as error:
-        build(change)
-    assert "\n" not in str(error.value) and "complete model" not in str(error.value)
-
-
-@vllm
-def test_refusals():
-    with pytest.raises(UserError, match="engine=vllm: expected a model and options .*warp=9"):
-        VLLMEngine("demo", warp=9)
-    with pytest.raises(UserError, match="model.path="):
-        VLLMEngine("/nowhere/model")
-    with pytest.raises(UserError, match="expected an engine that loads adapters"):
-        build("model.adapter=/nowhere")
-
-
-@pytest.mark.skipif(HERE, reason="vLLM is installed")
-def test_without_vllm_what_to_install_is_said():
-    with pytest.raises(UserError, match=r"expected vLLM 0.21 or newer.*pip install 'soft-reasoning\[vllm\]'"):
-        import_vllm(on_cpu=True)
+def test_without_vllm_its_last_lines_are_shown(tmp_path):
+    with pytest.raises(UserError, match="engine=vllm: expected a server that starts.*vllm"):
+        vllm("demo")

@@ -61,7 +61,7 @@ class HuggingFaceEngine(Engine):
     """
 
     running_type = Sequence
-    reads_hidden_states = True
+    offers = Engine.offers | {"hidden_states"}
 
     def __init__(
         self,

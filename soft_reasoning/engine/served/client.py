@@ -1,0 +1,138 @@
+"""A server's addresses under one URL, called by the openai package from a pool of threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from soft_reasoning.checks import OptionError, real, whole
+from soft_reasoning.types import UserError
+
+INSTALL = "pip install 'openai>=2,<4' (the extra served)"
+LONGEST = 200
+"""Characters of a server's message that are shown."""
+
+Reply = Mapping[str, Any]
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class Refused(UserError):
+    """The server refuses one request (400, 413, 422), as one too long for its context. Others go on."""
+
+
+class Server:
+    """Sends requests, at most ``at_once`` of them, which a 429 halves and each reply raises a little.
+
+    The key comes from the environment alone. Neither it nor the URL is in a message.
+
+    Args:
+        url: Where the addresses are, such as ``http://localhost:8000/v1``.
+        concurrency: Maximum number of requests in flight.
+        timeout: Seconds to wait for a reply.
+        retries: How often a request is sent again after a 408, 429, 5xx, timeout or lost connection.
+        key_variable: The environment variable with the key.
+
+    Raises:
+        OptionError: For a value out of its range, and for a URL with a user or a query in it.
+        UserError: Without the openai package.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        concurrency: int = 32,
+        timeout: float = 600.0,
+        retries: int = 5,
+        key_variable: str = "OPENAI_API_KEY",
+    ) -> None:
+        whole("concurrency", concurrency, least=1)
+        whole("retries", retries, least=0)
+        real("timeout", timeout, above=0.0)
+        address = urlsplit(url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise OptionError("url", "expected a URL such as http://localhost:8000/v1, got another text")
+        if address.username or address.password or address.query:
+            raise OptionError(
+                "url", f"expected no user, password or query in the URL; set a key as {key_variable} instead"
+            )
+        try:
+            import openai
+        except ImportError as error:
+            raise UserError(f"engine=served: expected the package openai, found none; {INSTALL}") from error
+        self._openai, self._secrets = openai, [url, address.netloc, os.environ.get(key_variable, "")]
+        self._timeout, self._most, self._lock = timeout, concurrency, Lock()
+        self.at_once: float = concurrency
+        self._client = openai.OpenAI(
+            base_url=url,
+            api_key=os.environ.get(key_variable) or "none",
+            timeout=timeout,
+            max_retries=retries,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [self._notice]}),
+        )
+        self._pool = ThreadPoolExecutor(concurrency)
+
+    def get(self, path: str) -> Reply:
+        """Return the reply at ``path``; raises as :meth:`read`."""
+        return self.read(self._pool.submit(self._client.get, path, cast_to=object))
+
+    def submit(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> Future[Any]:
+        """Send ``body`` to ``path``; :meth:`read` returns the reply. ``seconds`` shorten the timeout."""
+        options: Any = {} if seconds is None else {"timeout": min(self._timeout, max(seconds, 0.01))}
+        return self._pool.submit(self._client.post, path, cast_to=object, body=dict(body), options=options)
+
+    def post(self, path: str, **body: Any) -> Reply:
+        """Send ``body`` to ``path``, and return the reply; raises as :meth:`read`."""
+        return self.read(self.submit(path, body))
+
+    def read(self, future: Future[Any]) -> Reply:
+        """Return a reply.
+
+        Raises:
+            Refused: If the server refused this request.
+            TimeoutError: If there was none in time.
+            UserError: If it refuses all requests, or cannot be reached.
+        """
+        openai = self._openai
+        try:
+            reply = future.result()
+        except openai.APIStatusError as error:
+            kind = Refused if error.status_code in (400, 413, 422) else UserError
+            fix = {401: "check the key", 403: "check the key", 404: "check the URL and the model's name"}
+            then = fix.get(error.status_code, "the same command continues once the server answers again")
+            raise kind(f"the server refused a request ({self._shown(error)}); {then}") from None
+        except openai.APITimeoutError:
+            raise TimeoutError(f"the server gave no reply within {self._timeout:g} seconds") from None
+        except (openai.APIConnectionError, ValueError) as error:
+            raise UserError(
+                f"the server cannot be reached, or its reply was torn ({self._shown(error)}); the same "
+                "command continues once it answers again"
+            ) from None
+        if not isinstance(reply, Mapping):
+            raise UserError(f"expected a reply in JSON, got {self._shown(reply)}; check the URL")
+        return cast(Reply, reply)
+
+    def close(self) -> None:
+        """Send nothing more; replies on their way are not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def _notice(self, response: Any) -> None:
+        with self._lock:
+            if response.status_code == 429:
+                self.at_once = max(1.0, self.at_once / 2)
+            elif response.status_code < 400:
+                self.at_once = min(self._most, self.at_once + 1 / self.at_once)
+
+    def _shown(self, what: object) -> str:
+        """The beginning of a message in one line, without the URL and the key."""
+        text = " ".join(str(what).split())
+        for secret in filter(None, self._secrets):
+            text = text.replace(secret, "...")
+        return text[:LONGEST]

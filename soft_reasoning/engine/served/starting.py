@@ -1,0 +1,143 @@
+"""Servers that are started here and end with this process: ``vllm`` and llama.cpp's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from soft_reasoning.types import UserError
+
+WATCH = """
+import os, subprocess, sys, threading
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+def end():
+    os.read(0, 1)
+    child.terminate()
+    try:
+        child.wait(10)
+    except subprocess.TimeoutExpired:
+        child.kill()
+threading.Thread(target=end, daemon=True).start()
+os._exit(child.wait() & 255)
+"""
+"""Runs a command until standard input closes, as it does when the process that holds the other end dies."""
+TELL = 10.0
+"""Seconds between two lines of progress."""
+LINES = 3
+"""Last lines of a dead server that a message shows."""
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class StartedServer:
+    """A server in a process of its own.
+
+    Args:
+        engine: The engine's name, for messages.
+        command: Its command line, without the port.
+        port: The port on which it will listen.
+        environment: Further environment variables.
+
+    Raises:
+        UserError: If it ends before it is ready; its last lines are in the message.
+    """
+
+    def __init__(
+        self, engine: str, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self._engine, self._log = engine, tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WATCH, *command],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,  # Ctrl-C is for the run, which closes it
+        )
+        try:
+            self._wait(f"http://127.0.0.1:{port}/health")
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self, health: str) -> None:
+        begun = told = monotonic()
+        while True:
+            if self._process.poll() is not None:
+                raise UserError(
+                    f"engine={self._engine}: expected a server that starts, got one that ended with "
+                    f"{self._process.returncode}; its last lines: {' | '.join(self.last_lines())}"
+                )
+            try:
+                with urlopen(health, timeout=5):
+                    break
+            except (URLError, OSError):
+                sleep(0.1)
+            if monotonic() - told > TELL:
+                told = monotonic()
+                last = " ".join(self.last_lines()[-1:])
+                log.info("waiting for the server for %.0f s: %s", told - begun, last)
+        log.info("the server was ready after %.1f s", monotonic() - begun)
+
+    def last_lines(self) -> list[str]:
+        """Return the last lines that it printed."""
+        self._log.seek(0)
+        lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines()]
+        return [line[:300] for line in lines if line][-LINES:]
+
+    def close(self) -> None:
+        """End it, and wait until it has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._log.close()
+
+
+def free_port() -> int:
+    """Return a port of this machine on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start_vllm(path: str, flags: Mapping[str, Any], environment: str | None = None) -> StartedServer:
+    """Start vLLM's server on the model at ``path``.
+
+    Args:
+        path: A folder or a name on the hub.
+        flags: Its flags, such as ``tensor_parallel_size``; True and False become ``--flag`` and
+            ``--no-flag``, and None is left out.
+        environment: The folder of the virtual environment that holds vLLM; None is this one.
+    """
+    python = sys.executable if environment is None else str(Path(environment).expanduser() / "bin" / "python")
+    port = free_port()
+    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", path, "--port", str(port)]
+    command += ["--host", "127.0.0.1"]
+    for name, value in flags.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            command.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            command += [f"--{flag}", str(value)]
+    return StartedServer("vllm", command, port, {"VLLM_NO_USAGE_STATS": "1"})
+
+
+def start_llamacpp(file: str, settings: Mapping[str, Any]) -> StartedServer:
+    """Start llama.cpp's server on a GGUF ``file``; ``settings`` are fields of xllamacpp's CommonParams."""
+    port = free_port()
+    script = str(Path(__file__).with_name("llamacpp.py"))
+    words = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    return StartedServer(
+        "llamacpp", [sys.executable, script, f"model.path={file}", f"port={port}", *words], port
+    )
