@@ -99,14 +99,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids of a prompt.
+    """Token ids of a prompt, or its messages where the engine has no tokenizer.
 
     Attributes:
-        ids: The token ids.
+        ids: The token ids; none with messages.
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
         stop: Strings that end a completion.
         max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
         thinks: Whether it ends in the model's thoughts.
+        messages: The role and the text of each message.
     """
 
     ids: tuple[int, ...]
@@ -114,6 +115,12 @@ class Prompt:
     stop: tuple[str, ...] = ()
     max_new_tokens: int | None = None
     thinks: bool = False
+    messages: tuple[tuple[str, str], ...] = ()
+
+    def request(self, **fields: Any) -> Request:
+        """Return a request for a completion; ``fields`` add to those of the prompt, or replace them."""
+        own = {"messages": self.messages, "stop": self.stop, "thinks": self.thinks}
+        return Request(self.ids, **{**own, **fields})
 
     def token_limit(self, max_new_tokens: int) -> int:
         """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
@@ -171,6 +178,7 @@ class Request:
         hidden_state: The share of the model's depth, above 0, after which to read the hidden state at the end
             of the prompt (``engine=hf``); None reads none.
         average_from: Index in ``prompt_ids`` from which the hidden states are averaged, too.
+        messages: The prompt as in :class:`Prompt`, instead of ``prompt_ids``.
     """
 
     prompt_ids: tuple[int, ...]
@@ -189,6 +197,7 @@ class Request:
     top_logprobs: int = 0
     hidden_state: float | None = None
     average_from: int | None = None
+    messages: tuple[tuple[str, str], ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -251,6 +260,7 @@ class Completion:
             input of the LM head, after the last norm. (2, D) if the request asks for an average, which is
             the second row.
         replayed: Whether it came from a store of completions.
+        counted: The number of its tokens as a server counts them, where their ids are unknown.
     """
 
     token_ids: tuple[int, ...]
@@ -263,10 +273,11 @@ class Completion:
     top_logprobs: tuple[TopLogprobs, ...] = field(default=(), repr=False, compare=False)
     hidden_state: Tensor | None = field(default=None, repr=False, compare=False)
     replayed: bool = field(default=False, repr=False, compare=False)
+    counted: int | None = None
 
     @property
     def generated_tokens(self) -> int:
-        return len(self.token_ids)
+        return len(self.token_ids) if self.counted is None else self.counted
 
     @property
     def cut(self) -> bool:

@@ -43,6 +43,13 @@ RESOURCES = (
     "pipeline_parallel_size",
     "device_map",
     "threads",
+    "url",
+    "environment",
+    "concurrency",
+    "parallel",
+    "timeout",
+    "retries",
+    "key_variable",
 )
 """Settings of an engine that decide its speed and memory, not its completions.
 
@@ -107,12 +114,14 @@ def engine_identity(engine: Any) -> bytes:
         "versions": {name: version_of(name) for name in PACKAGES},
         "device": getattr(engine.device, "type", None),
         "eos": sorted(engine.eos_ids),
-        "special": sorted(tokenizer.all_special_ids),
+        "special": sorted(tokenizer.all_special_ids) if tokenizer is not None else None,
+        "served": engine.facts,
         "model": None if config is None else config.to_dict() | {"_name_or_path": None},
     }
     digest = blake2b(json.dumps(facts, default=str).encode())
     known = len(tokenizer) if hasattr(tokenizer, "__len__") else engine.vocabulary
-    digest.update(tokenizer.decode(list(range(min(known, engine.vocabulary)))).encode(errors="replace"))
+    if tokenizer is not None:
+        digest.update(tokenizer.decode(list(range(min(known, engine.vocabulary)))).encode(errors="replace"))
     elsewhere = False
     for name, tensor in _tensors(engine):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
@@ -142,7 +151,7 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 def _tensors(engine: Any) -> Iterator[tuple[str, Tensor]]:
     if engine.model is None:
-        return iter([("embeddings", engine.embed(range(engine.vocabulary)))])
+        return iter([("embeddings", engine.embed(range(engine.vocabulary)))] if engine.hidden_size else [])
     return chain(engine.model.named_parameters(), engine.model.named_buffers())
 
 

@@ -174,7 +174,7 @@ def _check_ids(request: Request, vocabulary: int) -> None:
     outside = [i for i in (*request.prompt_ids, *logit_ids) if not 0 <= i < vocabulary]
     if outside:
         raise ValueError(f"expected token ids in 0..{vocabulary - 1}, got {outside[0]}")
-    if not request.prompt_ids and request.soft is None:
+    if not (request.prompt_ids or request.messages) and request.soft is None:
         raise ValueError("expected a prompt of at least one token, got none")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -33,7 +33,8 @@ class Prompts:
     """Builds the prompts of one run.
 
     Args:
-        tokenizer: The model's tokenizer.
+        tokenizer: The model's tokenizer; None where the engine takes messages alone. A prompt's cue then is
+            the end of the user's message.
         wording: The wording.
         exemplars: Worked problems to show.
         layout: ``completion`` encodes plain text after the tokenizer's BOS. ``chat`` wraps it as a user's
@@ -68,7 +69,11 @@ class Prompts:
     ):
         choice("prompt.layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)
-        if layout == "auto":
+        if tokenizer is None:
+            if layout == "completion":
+                raise UserError("prompt.layout=completion: this server takes messages; give model.tokenizer")
+            layout = "messages"
+        elif layout == "auto":
             layout = "chat" if template else "completion"
         if layout == "chat" and not template:
             raise UserError(
@@ -78,7 +83,6 @@ class Prompts:
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer = tokenizer
-        self._encode_text = PromptEncoder(tokenizer)
         self.wording = wording
         self.exemplars: tuple[Exemplar, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
@@ -101,6 +105,10 @@ class Prompts:
             self._template = ChatTemplate(tokenizer, day, chat_options or {})
             self._template.render(self._messages(SPAN_TEXTS[0], ()))  # with the system message
             self._cue, self.marks = self._thinking()
+
+    @cached_property
+    def _encode_text(self) -> PromptEncoder:
+        return PromptEncoder(self.tokenizer)
 
     @property
     def neutral(self) -> bool:
@@ -138,12 +146,22 @@ class Prompts:
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
         if (complete := problem.given) is not None:
+            if self.tokenizer is None:
+                raise UserError(
+                    "expected messages for this server, got a complete prompt; give model.tokenizer"
+                )
             text = complete.prompt
             ids = self._encode_text(text) if isinstance(text, str) else text
             thinks = opened(text if isinstance(text, str) else self.tokenizer.decode(list(text))) is not None
             return Prompt(ids, 0, complete.stop, complete.max_new_tokens, thinks)
         prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
         return replace(prompt, thinks=self.marks is not None)
+
+    def shown(self, prompt: Prompt) -> str:
+        """The text of a prompt, with special tokens."""
+        if prompt.messages:
+            return "\n\n".join(f"{role}: {text}" for role, text in prompt.messages)
+        return self.tokenizer.decode(list(prompt.ids), clean_up_tokenization_spaces=False)
 
     def split(self, text: str, problem: Problem) -> tuple[str, str]:
         """Return the thoughts in the ``text`` of a problem's solution, and the text after them.
@@ -259,7 +277,11 @@ class Prompts:
         return len(os.path.commonprefix([a, b])), len(os.path.commonprefix([a[::-1], b[::-1]]))
 
     def _build(self, problem: Problem, head: str, ask: str, cue: str, **fields: str) -> Prompt:
-        ids = self._encode(head + ask.format(**fields), cue, problem.messages)
+        text = head + ask.format(**fields)
+        if self.tokenizer is None:
+            messages = self._messages(f"{text}\n{cue}" if cue else text, problem.messages)
+            return Prompt((), stop=self.stop, messages=messages)
+        ids = self._encode(text, cue, problem.messages)
         length = len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0
         return Prompt(ids, cue=length, stop=self.stop)
 

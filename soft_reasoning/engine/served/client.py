@@ -83,8 +83,9 @@ class Server:
         return self.read(self._pool.submit(self._client.get, path, cast_to=object))
 
     def submit(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> Future[Any]:
-        """Send ``body`` to ``path``; :meth:`read` returns the reply. ``seconds`` shorten the timeout."""
-        options: Any = {} if seconds is None else {"timeout": min(self._timeout, max(seconds, 0.01))}
+        """Send ``body`` to ``path``; :meth:`read` returns the reply. With ``seconds`` it is sent once."""
+        once: Any = {"timeout": min(self._timeout, max(seconds or 0.0, 0.01)), "max_retries": 0}
+        options: Any = {} if seconds is None else once
         return self._pool.submit(self._client.post, path, cast_to=object, body=dict(body), options=options)
 
     def post(self, path: str, **body: Any) -> Reply:

@@ -18,9 +18,10 @@ from transformers.utils import logging as transformers_logging
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine import loading
 from soft_reasoning.engine.base import CHUNK
-from soft_reasoning.engine.paths import is_gguf, resolve, try_hub
+from soft_reasoning.engine.paths import is_gguf, resolve, try_hub, weights_fingerprint
 from soft_reasoning.engine.served.client import Server
 from soft_reasoning.engine.served.engine import ServedEngine, TokenEngine
+from soft_reasoning.engine.served.messages import MessageEngine
 from soft_reasoning.engine.served.starting import StartedServer, start_llamacpp, start_vllm
 from soft_reasoning.types import UserError
 
@@ -160,13 +161,16 @@ def _opened(
             closing.callback(started.close)
         closing.callback(server.close)
         if tokenizer is None:
-            raise NotImplementedError
+            engine = MessageEngine(server, name)
+            engine.closing = closing.pop_all()
+            return engine
         model = load_files(tokenizer, source)
         embeddings = partial(load_embeddings, model.name, model.config, dtype, **source)
         engine = TokenEngine(
             server, model.tokenizer, model.eos_ids, None if is_gguf(model.name) else embeddings, name
         )
-        log.info("served: %s", engine.facts)
+        if started is not None:
+            engine.facts = {**engine.facts, "weights": weights_fingerprint(model.name, source["revision"])}
         engine.closing = closing.pop_all()
         return engine
 
