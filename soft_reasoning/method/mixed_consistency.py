@@ -15,11 +15,11 @@ from typing import ClassVar
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
-from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.task.probe import Probe
 from soft_reasoning.types import Candidate, Generate, Problem, Result
 
 
@@ -61,7 +61,7 @@ class MixedConsistency(SampledMethod):
         real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
-        if self.probe is not None and not isinstance(self.probe, Probe):
+        if self.probe is not None:
             object.__setattr__(self, "probe", Probe.load(self.probe))
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
