@@ -14,7 +14,7 @@ RUNS = "soft_reasoning.lab.runs"
 READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.naming", f"{RUNS}.records"}
 """What reports know of runs: names and readers of files, configurations, records."""
 HYDRA = {"hydra", "hydra_zen", "omegaconf"}
-SHARED = {"base", "rounds", "tree"}
+SHARED = {"base", "rounds"}
 """What several methods are made of."""
 SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 
