@@ -53,7 +53,7 @@ class FreshSolution:
 
     def complete(self, text: str) -> bool:
         """Whether a text that was cut at its length already holds the verdict."""
-        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
+        return "\n" in text.partition("Answer:")[2].lstrip()
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         """Return the answer of the model's solution, or None if it writes none."""
@@ -82,7 +82,7 @@ class NamedChoice:
     writes_answer: ClassVar[bool] = False
 
     def complete(self, text: str) -> bool:
-        return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
+        return "\n" in text.partition("Correct:")[2] or "\n" in text.strip()
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         return None
@@ -339,8 +339,8 @@ def verdict_numbers(text: str) -> tuple[int, ...]:
     Without such a line the first line is read, since the prompt may end in ``Correct:``. Text without digits,
     such as "None", gives no integers.
     """
-    marked = re.findall(r"Correct:([^\n]*)", text)
-    line = marked[-1] if marked else text.strip().partition("\n")[0]
+    _, mark, rest = text.rpartition("Correct:")
+    line = (rest if mark else text.strip()).partition("\n")[0]
     return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
 
 
