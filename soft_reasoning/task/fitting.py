@@ -11,12 +11,12 @@ import numpy as np
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
-from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
 from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.objective import one_prompt
 from soft_reasoning.task.probe import Probe, read_states, vote_shares
 from soft_reasoning.task.tuning import rewarded
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Sampling, UserError
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Sampling, UserError
 
 FOLDS = 5
 
@@ -99,16 +99,13 @@ class ProbeFitting:
 
     def _read(self, problem: Problem, context: Context) -> Steps[list[tuple[str, np.ndarray]]]:
         """Sample solutions, and return the answer of each with its states and votes (2D + 1,)."""
-        requests = [
-            solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.decoding)
-            for i in range(self.samples)
-        ]
-        completions = yield Generate(requests)
-        candidates = [read_candidate(completion, problem, context) for completion in completions]
-        shares = vote_shares([c.answer for c in candidates], context.grader, problem.answer_type)
-        answered = [
-            (c.text, c.answer, v) for c, v in zip(candidates, shares, strict=True) if c.answer is not None
-        ]
+        completions = yield from sample_solutions(
+            problem, context, self.max_new_tokens, self.decoding, range(self.samples)
+        )
+        solutions = [read_candidate(completion, problem, context) for completion in completions]
+        shares = vote_shares([s.answer for s in solutions], context.grader, problem.answer_type)
+        rows = [(s.text, s.answer, votes) for s, votes in zip(solutions, shares, strict=True)]
+        answered = [(text, answer, votes) for text, answer, votes in rows if answer is not None]
         if not answered:
             return []
         states = yield from read_states(problem, [text for text, _, _ in answered], context)

@@ -197,7 +197,7 @@ def rewarded(
         programs.check_wording(context.prompts.wording)
 
         def compute(problem: Problem, context: Context) -> Steps[list[str]]:
-            written = yield from programs.write(problem, context, 0, programs.samples, role="verifier")
+            written = yield from programs.write(problem, context, role="verifier")
             return [program.answer for program in written if program.answer is not None]
 
         computed = run_steps(compute, unlabelled, context, run=run)

@@ -134,10 +134,8 @@ class Programs:
         """Return the context of the model that writes the programs."""
         return context.judge(self.model)
 
-    def write(
-        self, problem: Problem, context: Context, first: int, count: int, *, role: str
-    ) -> Steps[list[Program]]:
-        """Write and run the programs ``first`` to ``first + count - 1`` of a question.
+    def write(self, problem: Problem, context: Context, *, role: str) -> Steps[list[Program]]:
+        """Write and run the programs of a question.
 
         There are none, as a warning says once, for a question whose type of answer the prompt asks no
         programs for. If no question can have such a prompt, :meth:`check_wording` has refused the run.
@@ -157,7 +155,7 @@ class Programs:
                 sampling=sampled if i else GREEDY,
                 seed=context.stream(problem.id, TASK, i),
             )
-            for i in range(first, first + count)
+            for i in range(self.samples)
         ]
         completions = yield Generate(requests, judge.engine if self.model else None)
         cue = judge.prompts.wording.tasks[TASK].cue
