@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader, equal
@@ -24,9 +24,6 @@ from soft_reasoning.schedule.job import Job
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 log: logging.Logger = logging.getLogger(__name__)
-
-WIDTH = 100
-"""Characters of a quoted line."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,29 +51,17 @@ class Solution(Result):
 
     @classmethod
     def of(
-        cls,
-        result: Result,
-        problem: Problem,
-        method: str,
-        final: object,
-        grader: AnswerGrader,
+        cls, result: Result, problem: Problem, method: str, final: object, grader: AnswerGrader
     ) -> Solution:
         """Return the solution of ``problem`` by the method called ``method``, with its final rule."""
         rule = final if isinstance(final, FinalAnswer) else None
-        verdicts = stored_verdicts(result.trace)
-        votes = count_votes(SearchHistory(result.candidates, verdicts, grader, problem.answer_type), rule)
+        history = SearchHistory(result.candidates, stored_verdicts(result.trace), grader, problem.answer_type)
         return cls(
-            result.answer,
-            result.candidates,
-            result.trace,
-            result.usage,
-            result.prompt,
-            result.thinks,
-            result.spent,
+            **{part.name: getattr(result, part.name) for part in fields(Result)},
             question=problem.question,
             method=method,
             rule=None if rule is None else rule.rule,
-            votes=tuple(votes),
+            votes=tuple(count_votes(history, rule)),
         )
 
     @property
@@ -155,9 +140,7 @@ class Solution(Result):
 
     def explain(self) -> str:
         """Return a text: why the rounds ended, the votes with their weights, and each round."""
-        answer = f"Answer: {_answer(self.answer)} ({self._counts()})"
-        head = [f"Question: {_line(self.question)}", answer, *([self.unfinished] if self.unfinished else [])]
-        return "\n".join([*head, "", *self._vote_lines(), *self._round_lines()])
+        return explain(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; floats that are not finite, which JSON cannot hold, become None."""
@@ -181,19 +164,12 @@ class Solution(Result):
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
     def __repr__(self) -> str:
-        return f"Solution({_answer(self.answer)!r}, {self._counts()})"
+        return f"Solution({_answer(self.answer)!r}, {_counts(self)})"
 
     def _repr_html_(self) -> str:
-        """Return the votes and the candidates for a notebook."""
-        import pandas  # takes half a second
-
-        votes = pandas.DataFrame([asdict(vote) for vote in self.votes]).to_html(index=False, na_rep="")
-        answer, counts, rounds = _answer(self.answer), self._counts(), "\n".join(self._round_lines(math.inf))
-        head = "" if answer == self.text.strip() else f"<b>{html.escape(answer)}</b> "
-        return (
-            f"<p>{head}<small>{html.escape(counts)}</small></p>"
-            f"<blockquote>{html.escape(self.text)}</blockquote>{votes}<pre>{html.escape(rounds)}</pre>"
-        )
+        """Return the text and its explanation for a notebook."""
+        shown = explain(self, width=math.inf)
+        return f"<blockquote>{html.escape(self.text)}</blockquote><pre>{html.escape(shown)}</pre>"
 
     def _agrees(self, candidate: Candidate) -> bool:
         """Whether a candidate has the final answer, however a number is written."""
@@ -210,34 +186,29 @@ class Solution(Result):
                     return str(text)
         return None
 
-    def _counts(self) -> str:
-        parts = [self.method] if self.method else []
-        parts.append(_number(len(self.candidates), "candidate"))
-        if self.trace:
-            parts.append(_number(len(self.rounds), "round"))
-        parts.append(_number(self.generated_tokens, "token"))
-        return ", ".join([*parts, *([self.ended] if self.ended else [])])
 
-    def _vote_lines(self) -> list[str]:
-        if not self.votes:
-            return []
-        lines = [f"Votes ({self.rule}):" if self.rule else "Answers:"]
-        for vote in self.votes:
-            voters = [_number(vote.candidates, "candidate")] if vote.candidates else []
-            if vote.verifier:
-                voters.append("the verifier" + (f" {vote.verifier} times" if vote.verifier > 1 else ""))
-            weight = "" if vote.weight is None else f"  weight {vote.weight:.3g}"
-            lines.append(f"  {_line(vote.answer, 40)}{weight}  by {' and '.join(voters)}")
-        return lines
-
-    def _round_lines(self, width: float = WIDTH) -> list[str]:
-        lines: list[str] = []
-        for number, candidates in enumerate(self.rounds):
-            entry = next((entry for entry in self.trace if entry.get("round") == number), {})
-            lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
-            texts = (entry.get("verifier") or {}).get("texts", ())
-            lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
-        return lines
+def explain(solution: Solution, width: float = 100) -> str:
+    """Return why the rounds of a solution ended, its votes and each round, in lines of ``width`` or less."""
+    lines = [
+        f"Question: {_line(solution.question, width)}",
+        f"Answer: {_answer(solution.answer)} ({_counts(solution)})",
+        *([solution.unfinished] if solution.unfinished else []),
+        "",
+    ]
+    if solution.votes:
+        lines.append(f"Votes ({solution.rule}):" if solution.rule else "Answers:")
+    for vote in solution.votes:
+        voters = [_number(vote.candidates, "candidate")] if vote.candidates else []
+        if vote.verifier:
+            voters.append("the verifier" + (f" {vote.verifier} times" if vote.verifier > 1 else ""))
+        weight = "" if vote.weight is None else f"  weight {vote.weight:.3g}"
+        lines.append(f"  {_line(vote.answer, 40)}{weight}  by {' and '.join(voters)}")
+    for number, candidates in enumerate(solution.rounds):
+        entry = next((entry for entry in solution.trace if entry.get("round") == number), {})
+        lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
+        texts = (entry.get("verifier") or {}).get("texts", ())
+        lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
+    return "\n".join(lines)
 
 
 def solutions_of(jobs: Mapping[str, Job[Any]]) -> dict[str, Solution]:
@@ -272,7 +243,16 @@ def _answer(answer: str | None) -> str:
     return "no answer" if answer is None else answer
 
 
-def _line(text: str, width: float = WIDTH) -> str:
+def _counts(solution: Solution) -> str:
+    parts = [solution.method] if solution.method else []
+    parts.append(_number(len(solution.candidates), "candidate"))
+    if solution.trace:
+        parts.append(_number(len(solution.rounds), "round"))
+    parts.append(_number(solution.generated_tokens, "token"))
+    return ", ".join([*parts, *([solution.ended] if solution.ended else [])])
+
+
+def _line(text: str, width: float) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else f"{text[: int(width) - 3]}..."
 

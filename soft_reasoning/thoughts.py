@@ -24,7 +24,7 @@ MARKS = (
     Marks("<|channel>thought\n", "<channel|>"),  # Gemma 4
     CHANNELS,  # gpt-oss
 )
-SPECIAL = frozenset(re.findall(r"<[^<>]+>|\[[^\[\]]+\]", "".join(map("".join, MARKS))))
+SPECIAL = frozenset("<think> </think> [THINK] [/THINK] <|channel> <channel|> <|channel|> <|message|>".split())
 """The parts of marks that are single tokens in their vocabularies."""
 
 _OPEN = re.compile("|".join(re.escape(marks.open.strip()) for marks in MARKS))

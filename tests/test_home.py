@@ -7,8 +7,8 @@ import pwd
 import pytest
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.reasoner import SoftReasoner
+from soft_reasoning.task.probe import Probe
 from soft_reasoning.task.space import TaskPoint
 
 ROW = {"question": "What is 1 + 1?", "answer": "2"}

@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types checks thoughts answers demo prompts engine schedule learnt search judge task method objective "
+    "types checks thoughts answers demo prompts engine schedule search judge task method objective "
     "questions configuration solution reasoner serve lab cli run"
 ).split()
 LAB = ("data", "runs", "reports")
@@ -14,7 +14,7 @@ RUNS = "soft_reasoning.lab.runs"
 READ = {f"{RUNS}.files", f"{RUNS}.manifest", f"{RUNS}.naming", f"{RUNS}.records"}
 """What reports know of runs: names and readers of files, configurations, records."""
 HYDRA = {"hydra", "hydra_zen", "omegaconf"}
-SHARED = {"base", "rounds", "tree"}
+SHARED = {"base", "rounds"}
 """What several methods are made of."""
 SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 

@@ -106,13 +106,6 @@ def test_reward_final_stopping_and_acquisition(reasoner):
     assert seen and points[:3] == usual[:3] and points[3:] != usual[3:]
 
 
-class Method:
-    name = "mine"
-
-    def solve(self, problem):
-        yield
-
-
 class Plain:
     name = "plain"
 
@@ -126,7 +119,6 @@ class Plain:
         ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
         ({"method": "cot", "verifier": lambda q, c: []}, "method that reads it, got method=cot; leave"),
         ({"verifier": lambda q, c: [1]}, "verifier=function: expected 3 scores"),
-        ({"method": Method()}, "whose solve does not take them"),
         ({"method": object()}, "method: expected a name, or an object with a name and solve"),
         ({"method": Plain()}, "to yield effects, got Result from Plain.solve"),
     ],

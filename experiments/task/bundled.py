@@ -70,7 +70,6 @@ def bayesian(parts: Parts, space: TaskSpace, history: Path) -> Found:
         evaluations=EVALUATIONS,
     )
     history.write_text("".join(json.dumps(asdict(evaluation)) + "\n" for evaluation in found.evaluations))
-    assert found.validation is not None
     return objective.vectors(found.point.u), found.search.mean, found.validation.mean, EVALUATIONS
 
 

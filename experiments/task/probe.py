@@ -36,10 +36,10 @@ from experiments.real_models.rules import (
 )
 from experiments.task.states import KINDS, SHARES
 from soft_reasoning.answers import Grader
-from soft_reasoning.judge.hidden_states import vote_shares
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.task.fitting import ProbeFitting, regression
+from soft_reasoning.task.probe import vote_shares
 
 REPEATS = 2
 SHIPPED = "mean and last state, votes"

@@ -158,7 +158,7 @@ def _read_end(plain: str, laid_out: str, answer_type: str, question: str) -> Rea
     if not places:
         return None
     first, last = (_at(plain, place, answer_type, question) for place in (places[0], places[-1]))
-    if first is None or first.answer is None or re.search(r"\w", plain[: first.start]):
+    if first is None or first.answer is None or any(map(str.isalnum, plain[: first.start])):
         return last
     return first if last is None else last if last.answer == first.answer else None
 

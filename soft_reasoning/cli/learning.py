@@ -22,7 +22,6 @@ from soft_reasoning.configuration.context import build_context, build_engine, ch
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
-from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
@@ -34,6 +33,7 @@ from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import Run, drive
 from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tuning, TuningResult
+from soft_reasoning.task.probe import Probe
 from soft_reasoning.types import Problem, Result, Usage
 
 HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
@@ -168,16 +168,11 @@ def report_probe(probe: Probe, folder: Path, after: str) -> None:
     """
     probe.save(folder / PROBE)
     measured = probe.measured
-    within = (
-        f"{measured['auc_within']:.2f} within a question (mean of {measured['mixed_questions']} questions)"
-        if "auc_within" in measured
-        else "no question has correct and wrong solutions"
-    )
     lines = [
         f"Fitted on {measured['texts']} solutions of {len(probe.questions)} questions, "
         f"{percent(measured['right'])} % of them correct.",
-        f"On questions that it did not see its AUC is {measured['auc']:.2f} over all solutions (votes alone "
-        f"{measured['auc_votes']:.2f}); {within}.",
+        f"On questions that it did not see its AUC is {measured['auc']:.2f} (votes alone "
+        f"{measured['auc_votes']:.2f}).",
         f"To use it on the next questions: {after}"
         if measured["auc"] > measured["auc_votes"]
         else "It tells them apart no better than the votes alone, so it does not help.",
@@ -224,7 +219,6 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
 
 def describe_gain(tuned: Tuned) -> str:
     """Return the best point against greedy decoding on the questions that the search did not see."""
-    assert tuned.validation is not None
     gain = paired_bootstrap(tuned.validation.rewards, tuned.greedy.rewards)
     line = (
         f"On {len(tuned.greedy.rewards)} questions that the search did not see: greedy decoding "

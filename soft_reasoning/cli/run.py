@@ -24,7 +24,7 @@ from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samp
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
 from soft_reasoning.lab.runs.runner import Launcher, Summary, run
-from soft_reasoning.learnt import Learnt
+from soft_reasoning.task.learnt import Learnt
 from soft_reasoning.types import UserError
 
 COMPARE = """\

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
 from soft_reasoning.judge.final import RULES, FinalAnswer
-from soft_reasoning.judge.hidden_states import HiddenStateJudge
 from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.released import ReleasedGrader, ReleasedSolution, ReleasedVote
@@ -50,6 +49,7 @@ from soft_reasoning.search.points import (
     TopK,
     UniformCandidates,
 )
+from soft_reasoning.task.probe import HiddenStateJudge
 from soft_reasoning.types import Sampling
 
 Target: TypeAlias = Callable[..., Any] | str

@@ -181,14 +181,12 @@ class Vote:
         candidates: Number of candidates with this answer.
         verifier: Number of the verifier's answers equal to it.
         weight: Total weight of these votes; None if the final answer was not chosen by weighted votes.
-        by_verifier: The verifier's part of the weight.
     """
 
     answer: str
     candidates: int = 0
     verifier: int = 0
     weight: float | None = None
-    by_verifier: float | None = None
 
 
 def count_votes(history: SearchHistory, final: FinalAnswer | None) -> list[Vote]:
@@ -198,9 +196,7 @@ def count_votes(history: SearchHistory, final: FinalAnswer | None) -> list[Vote]
     votes = (rule or FinalAnswer("vote")).votes(replace(history, candidates=rewarded))
     weighted: list[tuple[float, Vote]] = []
     for group in same_answers([answer for answer, _ in votes], history.grader, history.answer_type):
-        verifier = [i for i in group if i >= len(rewarded)]
-        weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, verifier))
-        weights = (weight, by_verifier) if rule else (None, None)
-        counts = len(group) - len(verifier), len(verifier)
-        weighted.append((weight, Vote(votes[group[0]][0] or "", *counts, *weights)))
+        weight, seen = sum(votes[i][1] for i in group), sum(i < len(rewarded) for i in group)
+        vote = Vote(votes[group[0]][0] or "", seen, len(group) - seen, weight if rule else None)
+        weighted.append((weight, vote))
     return [vote for _, vote in sorted(weighted, key=lambda pair: -pair[0])]

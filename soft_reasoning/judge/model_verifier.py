@@ -22,7 +22,6 @@ from soft_reasoning.judge.reward import coherence
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import (
-    GREEDY,
     MAX_NEW_TOKENS,
     Candidate,
     Completion,
@@ -54,7 +53,7 @@ class FreshSolution:
 
     def complete(self, text: str) -> bool:
         """Whether a text that was cut at its length already holds the verdict."""
-        return re.search(r"Answer:\s*\S[^\n]*\n", text) is not None
+        return "\n" in text.partition("Answer:")[2].lstrip()
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         """Return the answer of the model's solution, or None if it writes none."""
@@ -83,7 +82,7 @@ class NamedChoice:
     writes_answer: ClassVar[bool] = False
 
     def complete(self, text: str) -> bool:
-        return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
+        return "\n" in text.partition("Correct:")[2] or "\n" in text.strip()
 
     def read(self, text: str, problem: Problem, grader: AnswerGrader) -> str | None:
         return None
@@ -98,31 +97,19 @@ class NamedChoice:
 
 
 class Review(NamedTuple):
-    """The model's text about a group of candidates.
+    """What the model wrote after one prompt.
 
     Attributes:
         completion: The completion.
-        text: Its text; empty if it was cut before its verdict.
-        prompt: The text of its prompt.
+        text: Its text; None if it was cut before its verdict.
         weight: Its weight by confidence.
-        cut: Whether it was cut before its verdict.
         right: The probability of the verdict 1 on its only candidate, if it was read.
-        shown: Number of candidates of the group that its prompt shows.
-        first: The number of the first of them in the prompt.
     """
 
     completion: Completion
-    text: str
-    prompt: str
+    text: str | None
     weight: float
-    cut: bool
     right: float | None
-    shown: int
-    first: int
-
-    def score(self, share: float) -> float:
-        """Return the score of a candidate, which is ``share`` by the text."""
-        return self.weight * share if self.right is None else self.right
 
 
 @dataclass(frozen=True)
@@ -195,133 +182,123 @@ class ModelVerifier:
 
     @property
     def shows_candidates(self) -> bool:
-        """Whether its prompt is a review of candidates, not the problem alone."""
+        """Whether its prompts show candidates."""
         return self.presentation != "unseen"
 
     def answer_alone(
         self, problem: Problem, context: Context
     ) -> Steps[list[tuple[Completion, str | None, float]]]:
-        """Solve the problem without candidates: each sample's completion, answer and weight."""
-        [reviews] = yield from self.ask(problem, [()], context, stage="alone")
-        read = self.judgement.read
-        return [(r.completion, read(r.text, problem, context.grader), r.weight) for r in reviews]
+        """Ask without candidates; return each sample's completion, answer and weight."""
+        judge = context.judge(self.model)
+        prompt, _ = self._prompt(problem, (), judge, ())
+        [reviews] = yield from self._ask(problem, [prompt], judge, stage="alone")
+        return [(r.completion, self._answer(r, problem, context), r.weight) for r in reviews]
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
-        kind, grader = problem.answer_type, context.grader
-        if self.answers_itself and kind in FREE:  # no two texts would agree
+        if self.answers_itself and problem.answer_type in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
             if not self.shows_candidates:
                 raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
-        shown = [i for i, c in enumerate(candidates) if c.answer is not None]
+        answered = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores: list[float | None] = [0.0] * len(candidates)
         agreement: list[float | None] = [0.0] * len(candidates)
-        if not shown and self.shows_candidates:
+        if not answered and self.shows_candidates:
             return Verdict(tuple(scores))
-        groups = [[i] for i in shown] if self.presentation == "one_by_one" else [shown]
+        judge = context.judge(self.model)
+        groups = [[i] for i in answered] if self.presentation == "one_by_one" else [answered]
         judged = [[candidates[i] for i in group] for group in groups]
-        grouped = yield from self.ask(
-            problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier
-        )
-        for group, members, reviews in zip(groups, judged, grouped, strict=True):
-            complete = [review for review in reviews if not review.cut]
-            shares = [self.judgement.scores(r.text, members, problem, grader, r.first) for r in complete]
+        prompts, shown = zip(*(self._prompt(problem, some, judge, earlier) for some in judged), strict=True)
+        reviews = yield from self._ask(problem, prompts, judge, stage=f"round-{len(earlier)}")
+        first = judge.prompts.wording.review(self.name).first if self.shows_candidates else 1
+        for group, some, count, written in zip(groups, judged, shown, reviews, strict=True):
+            complete = [
+                (review, self.judgement.scores(review.text, some, problem, context.grader, first))
+                for review in written
+                if review.text is not None
+            ]
             for place, i in enumerate(group):
-                pairs = [
-                    (review, share[place])
-                    for review, share in zip(complete, shares, strict=True)
-                    if self.answers_itself or place < review.shown
+                seen = complete if self.answers_itself or place < count else []
+                shares = [share[place] for _, share in seen]
+                weighed = [
+                    review.weight * share[place] if review.right is None else review.right
+                    for review, share in seen
                 ]
-                agreement[i] = fmean(share for _, share in pairs) if pairs else None
-                scores[i] = fmean(review.score(share) for review, share in pairs) if pairs else None
-        reviews = [review for group in grouped for review in group]
-        voting = reviews if self.answers_itself else []
+                agreement[i], scores[i] = (fmean(shares), fmean(weighed)) if seen else (None, None)
+        every = [review for written in reviews for review in written]
+        voting = every if self.answers_itself else []
+        decode = judge.engine.tokenizer.decode
         return Verdict(
             tuple(scores),
-            tuple(self.judgement.read(review.text, problem, grader) for review in voting),
-            tuple(review.completion.text for review in reviews),
+            tuple(self._answer(review, problem, context) for review in voting),
+            tuple(review.completion.text for review in every),
             tuple(review.weight for review in voting),
             agreement=tuple(agreement),
-            prompts=tuple(review.prompt for review in reviews),
+            prompts=tuple(decode(list(prompt.ids)) for prompt in prompts for _ in range(self.samples)),
         )
 
-    def ask(
-        self,
-        problem: Problem,
-        groups: Sequence[Sequence[Candidate]],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
+    def _answer(self, review: Review, problem: Problem, context: Context) -> str | None:
+        return None if review.text is None else self.judgement.read(review.text, problem, context.grader)
+
+    def _ask(
+        self, problem: Problem, prompts: Sequence[Prompt], judge: Context, *, stage: str
     ) -> Steps[list[list[Review]]]:
-        """Return the model's ``samples`` reviews of each group of candidates."""
-        context = context.judge(self.model)
-        problem, tokenizer = problem.without_gold(), context.engine.tokenizer
-        built = [self._prompt(problem, group, context, earlier) for group in groups]
-        prompts = [prompt for prompt, _ in built]
+        """Return the model's ``samples`` reviews after each of ``prompts``."""
         same: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
         places = [same.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
         samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
         requests = [
-            self._request(prompts[g], context.stream(problem.id, self.name, f"{stage}-{g}", n))
+            Request(
+                prompts[g].ids,
+                max_new_tokens=self.max_new_tokens,
+                stop=prompts[g].stop,
+                thinks=prompts[g].thinks,
+                role="verifier",
+                sampling=Sampling(self.temperature),
+                seed=judge.stream(problem.id, self.name, f"{stage}-{g}", n),
+                top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" else 0,
+            )
             for g, n in samples
         ]
-        completions = yield Generate(requests, context.engine if self.model else None)
-        first = self._first_number(context)
+        completions = yield Generate(requests, judge.engine if self.model else None)
         reviews: dict[int, list[Review]] = {}
         for (g, _), completion in zip(samples, completions, strict=True):
-            cut = completion.cut and not self.judgement.complete(completion.text)
-            text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
-            right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
-            weight, shown = self._weight(completion), built[g][1]
-            review = Review(completion, text, prompt, weight, cut, right, shown, first)
-            reviews.setdefault(g, []).append(review)
+            reviews.setdefault(g, []).append(self._review(completion, judge.engine.tokenizer))
         return [reviews[place] for place in places]
 
+    def _review(self, completion: Completion, tokenizer: Any) -> Review:
+        text, weight, right = completion.text, 1.0, None
+        if self.confidence == "mean_prob":
+            weight = coherence(completion, "mean_prob")
+        elif self.confidence == "sequence_prob":
+            weight = math.exp(coherence(completion, "sum_logprob"))
+        elif self.confidence == "verdict_prob":
+            right = verdict_probability(completion, tokenizer)
+        cut = completion.cut and not self.judgement.complete(text)
+        return Review(completion, None if cut else text, weight, right)
+
     def _prompt(
-        self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+        self, problem: Problem, shown: Sequence[Candidate], judge: Context, earlier: Sequence[Verdict]
     ) -> tuple[Prompt, int]:
         """The prompt, and how many of the candidates ``shown`` it has room for."""
+        problem, prompts = problem.without_gold(), judge.prompts
         if not self.shows_candidates:
-            return context.prompts.solve(problem), len(shown)
+            return prompts.solve(problem), len(shown)
         analyses = self.presentation == "with_analyses"
         before = [text for verdict in earlier for text in verdict.texts] if analyses else []
         brief = self.show == "answer"
-        room = context.engine.context_length - self.max_new_tokens
-        review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
-        whole = context.prompts.neutral  # free text in the middle of a sentence would be judged as such
-        texts = [context.prompts.split(c.text if whole else c.written, problem)[1] for c in shown]
+        room = judge.engine.context_length - self.max_new_tokens
+        review = partial(prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
+        whole = prompts.neutral  # free text in the middle of a sentence would be judged as such
+        texts = [prompts.split(c.text if whole else c.written, problem)[1] for c in shown]
         texts = [f"Answer: {c.answer}" for c in shown] if brief else texts
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
-            warn_of_bound(self.name, context.engine.context_length)
+            warn_of_bound(self.name, judge.engine.context_length)
         return prompt, min(count, len(texts))
-
-    def _first_number(self, context: Context) -> int:
-        """The number of the first candidate in a prompt."""
-        return context.prompts.wording.review(self.name).first if self.shows_candidates else 1
-
-    def _request(self, prompt: Prompt, seed: int) -> Request:
-        return Request(
-            prompt.ids,
-            max_new_tokens=self.max_new_tokens,
-            stop=prompt.stop,
-            thinks=prompt.thinks,
-            role="verifier",
-            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
-            seed=seed,
-            top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" else 0,
-        )
-
-    def _weight(self, completion: Completion) -> float:
-        if self.confidence in ("none", "verdict_prob"):
-            return 1.0
-        if self.confidence == "mean_prob":
-            return coherence(completion, "mean_prob")
-        return math.exp(coherence(completion, "sum_logprob"))
 
 
 def fitting(
@@ -362,8 +339,8 @@ def verdict_numbers(text: str) -> tuple[int, ...]:
     Without such a line the first line is read, since the prompt may end in ``Correct:``. Text without digits,
     such as "None", gives no integers.
     """
-    marked = re.findall(r"Correct:([^\n]*)", text)
-    line = marked[-1] if marked else text.strip().partition("\n")[0]
+    _, mark, rest = text.rpartition("Correct:")
+    line = (rest if mark else text.strip()).partition("\n")[0]
     return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
 
 

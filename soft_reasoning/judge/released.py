@@ -15,6 +15,7 @@ from soft_reasoning.judge.final import SearchHistory
 from soft_reasoning.judge.model_verifier import FreshSolution
 from soft_reasoning.types import Problem
 
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 NO_NUMBER, FAILED = "None", "-9999"
 """The verifier's answer if its "Answer:" holds no number, and if it has no "Answer:". Both strings vote."""
 
@@ -53,8 +54,8 @@ class ReleasedGrader(Grader):
             return None
         if answer_type == "boolean":
             return truth(answer)
-        number = re.search(r"\d+(?:\.\d+)?", answer.replace(",", ""))
-        return number.group() if number else None
+        number = _NUMBER.search(answer.replace(",", ""))
+        return number.group().lstrip("-") if number else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ReleasedSolution(FreshSolution):
             return FAILED
         if problem.answer_type == "boolean":
             return truth(answer) or NO_NUMBER
-        number = re.search(r"-?\d+(?:\.\d+)?", answer)
+        number = _NUMBER.search(answer)
         return str(float(number.group())) if number else NO_NUMBER
 
 

@@ -20,7 +20,7 @@ from soft_reasoning.types import (
     UserError,
 )
 
-Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
+Score: TypeAlias = Callable[[str, list[Candidate]], Sequence[float | None]]
 """A question and a round's candidates -> a score in [0, 1] for each; None is not judged."""
 
 

@@ -15,12 +15,12 @@ from typing import ClassVar
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
-from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.types import Candidate, Generate, Problem, Result
+from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
+from soft_reasoning.task.probe import Probe
+from soft_reasoning.types import Candidate, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +61,19 @@ class MixedConsistency(SampledMethod):
         real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)
-        if self.probe is not None and not isinstance(self.probe, Probe):
+        if self.probe is not None:
             object.__setattr__(self, "probe", Probe.load(self.probe))
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        written = yield from self.programs.write(problem, context, 0, self.programs.samples, role="candidate")
+        written = yield from self.programs.write(problem, context, role="candidate")
         programs, solutions = [program.candidate for program in written], list[Candidate]()
         grader, kind, log_odds = context.grader, problem.answer_type, list[float]()
         answers = eligible_answers(programs, kind)
         weights, sums = self.votes([], answers, grader, kind)
         while len(solutions) < self.samples and lead_probability(sums) < self.confidence:
             last = len(solutions) + 1 if self.confidence < 1 else self.samples
-            completions = yield Generate(
-                [
-                    solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
-                    for i in range(len(solutions), last)
-                ]
+            completions = yield from sample_solutions(
+                problem, context, self.max_new_tokens, self.sampling, range(len(solutions), last)
             )
             new = [read_candidate(completion, problem, context) for completion in completions]
             solutions += new

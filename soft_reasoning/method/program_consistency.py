@@ -26,7 +26,7 @@ class ProgramConsistency(Programs):
     short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        programs = yield from self.write(problem, context, 0, self.samples, role="candidate")
+        programs = yield from self.write(problem, context, role="candidate")
         if not programs:
             raise UserError(
                 f"{NOT_COMPUTED}a question with an answer of type {problem.answer_type}; {INSTEAD}"

@@ -7,17 +7,18 @@ votes for its answer.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.method.base import SampledMethod
-from soft_reasoning.method.tree import Node, search, votes
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import ask_yes_no
@@ -37,6 +38,51 @@ SETTLED = 0.5
 """Share of the sampled answers at which sampling ends, if no other answer is as frequent."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of the tree: a sub-question, and after its visit its answer. The root is neither.
+
+    Attributes:
+        question: The sub-question.
+        useful: Its usefulness according to the model, in [0, 1].
+        tokens: Tokens of question and answer.
+        parent: The node before it; None at the root.
+        expected: Its estimated reward before its visit.
+        reward: Its reward after its visit; None before.
+        children: The nodes that may follow.
+        returns: One value per back-up.
+        answer: The answer as written.
+        parsed: The parsed answer.
+        confidence: Share of the ``drawn`` answers that agree with it.
+        drawn: Number of sampled answers.
+        round: Iteration of the visit.
+    """
+
+    question: str = ""
+    useful: float = 0.0
+    tokens: int = 0
+    parent: Node | None = None
+    expected: float = 0.0
+    reward: float | None = None
+    children: list[Node] = field(default_factory=list["Node"])
+    returns: list[float] = field(default_factory=list[float])
+    answer: str = ""
+    parsed: str | None = None
+    confidence: float = 0.0
+    drawn: int = 0
+    round: int = 0
+
+    @property
+    def value(self) -> float:
+        """Q: the best return so far; the expected reward before the first return."""
+        return max(self.returns, default=self.expected)
+
+    @property
+    def chain(self) -> list[Node]:
+        """From the first sub-question to this node."""
+        return [*self.parent.chain, self] if self.parent else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +132,18 @@ class ReasoningViaPlanning(SampledMethod):
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         root = Node()
         nodes = [root]  # in the order of their creation
-
-        def visit(node: Node, iteration: int) -> Steps[None]:
-            stage, reward = nodes.index(node), 0.0
-            if node is not root:
-                node.round = iteration
-                yield from self._answer(node, problem, context, stage)
-                reward = self._reward(node.useful, node.confidence)
-            if END not in node.question:
-                node.children = yield from self._next_questions(node, problem, context, stage)
-                nodes.extend(node.children)
-            node.reward = reward  # set last: a node that the budget cuts off does not end a chain
-
         with suppress(BudgetSpent):  # the chains so far vote
-            yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
+            for iteration in range(self.iterations):
+                leaf = select(root, self.exploration)
+                if leaf.reward is None:
+                    yield from self._visit(leaf, iteration, nodes, problem, context)
+                while leaf.children:
+                    leaf = max(leaf.children, key=lambda child: child.expected)
+                    yield from self._visit(leaf, iteration, nodes, problem, context)
+                path = [root, *leaf.chain]
+                rewards = [node.reward or 0.0 for node in path]  # every one of them was visited
+                for i, node in enumerate(path):
+                    node.returns.append(fmean(rewards[i:]))
 
         def same(a: str | None, b: str | None) -> bool:
             return context.grader.equal(a, b, problem.answer_type)
@@ -109,6 +153,20 @@ class ReasoningViaPlanning(SampledMethod):
         ends = [node for node in nodes if node.reward is not None and not node.children]
         ends.sort(key=lambda end: end.round)
         return Result(answer, tuple(map(_candidate, ends)), tuple(_describe_nodes(nodes)))
+
+    def _visit(
+        self, node: Node, iteration: int, nodes: list[Node], problem: Problem, context: Context
+    ) -> Steps[None]:
+        """Answer a node's question, find those that may follow and add them to ``nodes``."""
+        stage, reward = nodes.index(node), 0.0
+        if node.parent is not None:
+            node.round = iteration
+            yield from self._answer(node, problem, context, stage)
+            reward = self._reward(node.useful, node.confidence)
+        if END not in node.question:
+            node.children = yield from self._next_questions(node, problem, context, stage)
+            nodes += node.children
+        node.reward = reward  # set last: a node that the budget cuts off does not end a chain
 
     def _reward(self, useful: float, confidence: float) -> float:
         return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
@@ -194,6 +252,42 @@ class ReasoningViaPlanning(SampledMethod):
             )
             for number in numbers
         ]
+
+
+def select(root: Node, exploration: float) -> Node:
+    """Return the leaf that UCT leads to; the earliest wins a tie."""
+    node = root
+    while node.children:
+        node = max(node.children, key=lambda child: uct(child, exploration))
+    return node
+
+
+def uct(node: Node, exploration: float) -> float:
+    """Return Q + exploration * sqrt(ln N(parent) / max(1, N)), where N counts back-ups."""
+    assert node.parent is not None  # the root is never chosen
+    visits = math.log(len(node.parent.returns)) / max(1, len(node.returns))
+    return node.value + exploration * math.sqrt(visits)
+
+
+def votes(root: Node, same: Callable[[str | None, str | None], bool]) -> list[tuple[str | None, float]]:
+    """Return (answer, weight) pairs of the finished tree by the "edge" aggregation.
+
+    Each visited end votes for its answer with its reward, and each other visited node votes once for every
+    distinct answer below it.
+    """
+    pairs: list[tuple[str | None, float]] = []
+
+    def collect(node: Node) -> list[str | None]:
+        if node.reward is None:
+            return []
+        answers = [] if node.children else [node.parsed]
+        for child in node.children:
+            answers += [a for a in collect(child) if not any(same(a, b) for b in answers)]
+        pairs.extend((a, node.reward) for a in answers)
+        return answers
+
+    collect(root)
+    return pairs
 
 
 def overall_question(question: str) -> str:

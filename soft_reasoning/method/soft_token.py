@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import ClassVar
 
+import torch
+
 from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.method.base import SampledMethod, majority_vote
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.task.space import TaskPoint
+from soft_reasoning.task.space import TaskPoint, greedy_anchor, task_request
 from soft_reasoning.types import Generate, Problem, Result
 
 
@@ -34,10 +36,8 @@ class SoftToken(SampledMethod):
     samples: int = 1
     temperature: float = 0.0
     name: str = "soft_token"
-    short: ClassVar[Mapping[str, str]] = {
-        **SampledMethod.short,
-        "point": "point",
-    }
+    short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "point": "point"}
+    independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
@@ -47,24 +47,17 @@ class SoftToken(SampledMethod):
         if self.samples > 1:
             fix = "several greedy solutions are equal"
             real("temperature", self.temperature, above=0.0, fix=fix)
-        if not isinstance(self.point, TaskPoint):
-            object.__setattr__(self, "point", TaskPoint.load(self.point))
-
-    @property
-    def learnt(self) -> TaskPoint:
-        """The point."""
-        assert isinstance(self.point, TaskPoint)
-        return self.point
-
-    @property
-    def independent(self) -> bool:
-        """Whether candidates are i.i.d., so that pass@m can be estimated."""
-        return True
+        object.__setattr__(self, "point", TaskPoint.load(self.point))
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        self.learnt.check_fits(context)
-        request = yield from self.learnt.request(
-            problem, context, self.max_new_tokens, sampling=self.sampling
-        )
-        completions = yield Generate([request(i) for i in range(self.samples)])
+        point = TaskPoint.load(self.point)
+        point.check_fits(context)
+        soft = torch.tensor(point.vectors, dtype=torch.float32)
+        if point.anchored:
+            soft = soft + (yield from greedy_anchor(problem, len(soft), context))
+        requests = [
+            task_request(soft, problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
+            for i in range(self.samples)
+        ]
+        completions = yield Generate(requests)
         return majority_vote(completions, problem, context)

@@ -13,8 +13,8 @@ from typing import ClassVar
 from soft_reasoning.checks import check_sampling, counts
 from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import read_candidate, solution_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
+from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,9 @@ class VerifiedSampling(VerifiedMethod):
         rounds = Rounds(self, problem, context)
         while True:
             number, first = len(rounds.verdicts), len(rounds.candidates)
-            requests = [
-                solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.decoding)
-                for i in range(first, first + self.samples)
-            ]
-            completions = yield Generate(requests)
+            completions = yield from sample_solutions(
+                problem, context, self.max_new_tokens, self.decoding, range(first, first + self.samples)
+            )
             coherence = self.reward.coherence_of
             candidates = [read_candidate(c, problem, context, number, coherence(c)) for c in completions]
             yield from rounds.verify(candidates)

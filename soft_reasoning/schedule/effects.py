@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.schedule.job import BudgetSpent, Job
+from soft_reasoning.schedule.job import BudgetSpent, Clock, Job
 from soft_reasoning.types import (
     Completion,
     Effect,
@@ -89,31 +89,25 @@ def answers(
     return register
 
 
-def find_handler(effect: Any) -> tuple[Answer, str]:
-    """Return the function that answers an effect, and the kind of time that it counts as.
+def answer_together(jobs: Sequence[Job[Any]], engine: Engine, clock: Clock) -> Sequence[Any]:
+    """Return an answer or a :class:`Submitted` for each of ``jobs``, whose effects are of one type.
 
     Raises:
-        UserError: If no function is registered for its type.
+        UserError: If no function is registered for the type, or if it does not give an answer for each.
     """
-    if type(effect) not in _HANDLERS:
-        registered = ", ".join(kind.__name__ for kind in _HANDLERS)
+    kind = type(jobs[0].effect)
+    if kind not in _HANDLERS:
+        registered = ", ".join(known.__name__ for known in _HANDLERS)
         raise UserError(
-            f"expected an effect registered with effects.answers ({registered}), got {type(effect).__name__}"
+            f"expected an effect registered with effects.answers ({registered}), got {kind.__name__}"
         )
-    return _HANDLERS[type(effect)]
-
-
-def check_answers(function: Answer, jobs: Sequence[Job[Any]], results: Any) -> Sequence[Any]:
-    """Return what the ``function`` of an effect gave for ``jobs``, if it is an answer for each.
-
-    Raises:
-        UserError: If it is not.
-    """
+    answer, time = _HANDLERS[kind]
+    with clock.measure(time):
+        results: Any = answer(jobs, engine)
     if not isinstance(results, list | tuple) or len(results) != len(jobs):
-        name = getattr(function, "__name__", repr(function))
         raise UserError(
-            f"{name}: expected a list of {len(jobs)} answers to {type(jobs[0].effect).__name__}, one for "
-            f"each job, got {results!r:.80}"
+            f"{getattr(answer, '__name__', repr(answer))}: expected a list of {len(jobs)} answers to "
+            f"{kind.__name__}, one for each job, got {results!r:.80}"
         )
     return results
 
@@ -133,19 +127,19 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
     Requests for another engine are completed at once, in one batch. A problem whose budget is spent gets
     empty completions.
     """
-    other_engine = jobs[0].effect.engine
+    second = jobs[0].effect.engine
     granted = {job: job.within_budget(job.effect.requests) for job in jobs}
     requests = [request for bounded in granted.values() for request in bounded or ()]
-    queued = engine.add(requests) if other_engine is None else other_engine.generate(requests)
-    results: Iterator[Any] = iter(queued)
+    results: Iterator[Any] = iter(engine.add(requests) if second is None else second.generate(requests))
     answered: list[Submitted | list[Completion]] = []
     for job, bounded in granted.items():
         if bounded is None:
             answered.append([NOTHING] * len(job.effect.requests))
-        elif other_engine is None:
-            answered.append(Submitted(list(islice(results, len(bounded))), partial(_read, job, bounded)))
-        else:
-            answered.append(_read(job, bounded, list(islice(results, len(bounded)))))
+            continue
+        own = list(islice(results, len(bounded)))
+        answered.append(
+            Submitted(own, partial(_read, job, bounded)) if second is None else _read(job, bounded, own)
+        )
     return answered
 
 
@@ -153,18 +147,13 @@ def _read(
     job: Job[Generate], bounded: Sequence[Request], completions: Sequence[Completion]
 ) -> list[Completion]:
     """Count the completions of a problem's ``bounded`` requests, and mark those that its budget cut."""
-    count_completions(job, bounded, completions)
+    for request, c in zip(bounded, completions, strict=True):
+        counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens
+        job.count(request.role, Usage.of(*counts, replayed=c.replayed))
     return [
         replace(c, finish_reason=FinishReason.BUDGET) if job.cut(asked, given, c) else c
         for asked, given, c in zip(job.effect.requests, bounded, completions, strict=True)
     ]
-
-
-def count_completions(job: Job[Any], requests: Sequence[Request], completions: Sequence[Completion]) -> None:
-    """Add the tokens of ``completions`` to the problem's counts, under the roles of their ``requests``."""
-    for request, c in zip(requests, completions, strict=True):
-        counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens
-        job.count(request.role, Usage.of(*counts, replayed=c.replayed))
 
 
 def next_logits(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -114,10 +113,6 @@ def check_method(method: Any) -> None:
         raise UserError(f"{wanted}, got the class {method.__name__}; pass an instance")
     if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
         raise UserError(f"{wanted}, got {method!r:.80}")
-    try:
-        inspect.signature(method.solve).bind(None, None)
-    except TypeError as error:
-        raise UserError(f"{wanted}, got a method whose solve does not take them ({error})") from error
 
 
 def check_result(method: Any, result: Any) -> Result:
@@ -131,7 +126,6 @@ def check_result(method: Any, result: Any) -> Result:
         raise UserError(f"{wanted}, got {result!r:.80}")
     if not isinstance(result.answer, str | None):
         raise UserError(f"{wanted} whose answer is a string or None, got {result.answer!r:.80}; use str()")
-    candidates: Any = result.candidates
-    if not (isinstance(candidates, tuple | list) and all(isinstance(c, Candidate) for c in candidates)):
-        raise UserError(f"{wanted} whose candidates are Candidates, got {candidates!r:.80}")
+    if not all(isinstance(candidate, Candidate) for candidate in result.candidates):
+        raise UserError(f"{wanted} whose candidates are Candidates, got {result.candidates!r:.80}")
     return result

@@ -28,7 +28,7 @@ class Progress:
         self.total: int = total
         self.done: int = 0
         self.tokens: int = 0
-        self._replayed = 0  # those of the tokens that were replayed
+        self._free = 0  # tokens that were replayed, or generated before the context was opened
         self._read = self._graded = self._correct = self._covered = 0
         self._written: Sequence[int] = ()  # tokens of each unfinished problem
         self._enabled, self._unit, self._stream = enabled, unit, sys.stderr if stream is None else stream
@@ -39,7 +39,7 @@ class Progress:
         if self._enabled:
             from tqdm.auto import tqdm
 
-            self._before = self.tokens - self._replayed
+            self._free = self.tokens
             self._bar = tqdm(
                 total=self.total,
                 initial=self.done,
@@ -48,7 +48,6 @@ class Progress:
                 mininterval=REDRAW if self._live else EVERY,
                 miniters=0,
                 leave=False,
-                disable=False,
                 dynamic_ncols=True,
             )
         return self
@@ -72,7 +71,7 @@ class Progress:
         """
         self.done += 1
         self.tokens += tokens
-        self._replayed += replayed
+        self._free += replayed
         self._read += read
         if correct is not None:
             self._graded += 1
@@ -104,7 +103,7 @@ class Progress:
         if self._bar is None:
             return
         graded = [f"{self._correct} correct", f"{self._graded - self._correct} wrong"] if self._graded else []
-        tokens = self.tokens - self._replayed - self._before + sum(self._written)
+        tokens = self.tokens - self._free + sum(self._written)
         speed = tokens / max(self._bar.format_dict["elapsed"], 1e-9)
         parts = [*graded, f"{len(self._written)} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]
         self._bar.set_postfix_str(", ".join(parts), refresh=False)
@@ -117,13 +116,3 @@ class Progress:
             self._bar.write(line, file=self._stream)
         else:
             print(line, file=self._stream, flush=True)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    if 0 < seconds < 1:
-        return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.schedule.effects import Submitted, check_answers, find_handler, grouped
+from soft_reasoning.schedule.effects import Submitted, answer_together, grouped
 from soft_reasoning.schedule.job import Clock, Job
 from soft_reasoning.schedule.method import Context, Method, Steps
 from soft_reasoning.types import Problem, Result, Usage, UserError
@@ -90,9 +90,7 @@ class Scheduler:
     def _answer_group(self, jobs: Sequence[Job[Any]]) -> Answered:
         """The immediate answers. If the group cannot be answered together, each effect is answered alone."""
         try:
-            answer_all, time = find_handler(jobs[0].effect)
-            with self.clock.measure(time):
-                results = check_answers(answer_all, jobs, answer_all(jobs, self.engine))
+            results = answer_together(jobs, self.engine, self.clock)
         except (UserError, ValueError) as error:
             if len(jobs) == 1:
                 return [(jobs[0], error)]

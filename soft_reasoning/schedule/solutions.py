@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from soft_reasoning.types import (
     Problem,
     Prompt,
     Request,
+    Sampling,
     UserError,
 )
 
@@ -41,6 +43,14 @@ def solution_request(
     return Request(
         prompt.ids, max_new_tokens=limit, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
     )
+
+
+def sample_solutions(
+    problem: Problem, context: Context, max_new_tokens: int, sampling: Sampling, indices: Iterable[int]
+) -> Steps[list[Completion]]:
+    """Return sampled solutions, one for each of the ``indices`` of :func:`solution_request`."""
+    request = partial(solution_request, problem, context, max_new_tokens, sampling=sampling)
+    return (yield Generate([request(index=i) for i in indices]))
 
 
 def greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:

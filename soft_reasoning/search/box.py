@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
@@ -43,7 +42,7 @@ class BoxProblem(BaseTestProblem):
         if X.ndim == 0 or X.shape[-1] != self.dim:
             raise ValueError(f"expected points (batch x {self.dim}), got {tuple(X.shape)}")
         points = X.detach().double().cpu().reshape(-1, self.dim)
-        for row, point in enumerate(points):
-            if not torch.isfinite(point).all():
-                raise ValueError(f"expected finite points, got NaN or infinity in row {row} of {len(points)}")
+        broken = (~points.isfinite().all(-1)).nonzero().flatten().tolist()
+        if broken:
+            raise ValueError(f"expected finite points, got NaN or infinity in row {broken[0]}")
         return points

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from soft_reasoning.checks import check_sampling, counts, real
-from soft_reasoning.judge.hidden_states import Probe, read_states, vote_shares
-from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
-from soft_reasoning.schedule.solutions import read_candidate, solution_request
+from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
+from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.objective import one_prompt
+from soft_reasoning.task.probe import Probe, read_states, vote_shares
 from soft_reasoning.task.tuning import rewarded
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Sampling, UserError
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Sampling, UserError
 
 FOLDS = 5
 
@@ -85,7 +85,7 @@ class ProbeFitting:
         width = X.shape[1] // 2
         components = min(self.components, len(X) // 2, *(len(seen) for seen, _ in folds))
         model = regression([width, width], components, self.strength)
-        measured = _quality(model, X, y, np.array(groups), folds)
+        measured = _quality(model, X, y, folds)
         model.fit(X, y)
         bias = model.decision_function(np.zeros((1, X.shape[1])))[0]  # all its steps are linear
         *weights, vote_weight = (model.decision_function(np.eye(X.shape[1])) - bias).tolist()
@@ -99,16 +99,13 @@ class ProbeFitting:
 
     def _read(self, problem: Problem, context: Context) -> Steps[list[tuple[str, np.ndarray]]]:
         """Sample solutions, and return the answer of each with its states and votes (2D + 1,)."""
-        requests = [
-            solution_request(problem, context, self.max_new_tokens, index=i, sampling=self.decoding)
-            for i in range(self.samples)
-        ]
-        completions = yield Generate(requests)
-        candidates = [read_candidate(completion, problem, context) for completion in completions]
-        shares = vote_shares([c.answer for c in candidates], context.grader, problem.answer_type)
-        answered = [
-            (c.text, c.answer, v) for c, v in zip(candidates, shares, strict=True) if c.answer is not None
-        ]
+        completions = yield from sample_solutions(
+            problem, context, self.max_new_tokens, self.decoding, range(self.samples)
+        )
+        solutions = [read_candidate(completion, problem, context) for completion in completions]
+        shares = vote_shares([s.answer for s in solutions], context.grader, problem.answer_type)
+        rows = [(s.text, s.answer, votes) for s, votes in zip(solutions, shares, strict=True)]
+        answered = [(text, answer, votes) for text, answer, votes in rows if answer is not None]
         if not answered:
             return []
         states = yield from read_states(problem, [text for text, _, _ in answered], context)
@@ -133,28 +130,17 @@ def _folds(y: np.ndarray, groups: np.ndarray) -> Folds:
     return folds
 
 
-def _quality(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray, folds: Folds) -> dict[str, float]:
-    """AUC over all solutions and the mean within a question, by probes that did not see the question.
-
-    ``auc_votes`` is that of the votes alone, the last column. ``auc_within`` is missing if no question has
-    correct and wrong solutions.
-    """
+def _quality(model: Any, X: np.ndarray, y: np.ndarray, folds: Folds) -> dict[str, float]:
+    """The AUC of probes that did not see the question, and that of the votes alone, the last column."""
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import cross_val_predict
 
     scores = cross_val_predict(model, X, y, cv=folds, method="decision_function")
-    within = [
-        roc_auc_score(y[rows], scores[rows])
-        for rows in (groups == number for number in np.unique(groups))
-        if 0 < y[rows].sum() < rows.sum()
-    ]
     return {
         "texts": len(y),
         "right": float(y.mean()),
         "auc": float(roc_auc_score(y, scores)),
         "auc_votes": float(roc_auc_score(y, X[:, -1])),
-        **({"auc_within": float(np.mean(within))} if within else {}),
-        "mixed_questions": len(within),
     }
 
 

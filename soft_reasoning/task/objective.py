@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.learnt import origin
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.method import Context, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
+from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.space import TaskPoint, TaskSpace, greedy_anchor, task_request
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
@@ -104,12 +104,17 @@ class TaskObjective(BoxProblem):
         whole("max_new_tokens", max_new_tokens, least=1)
         self.problems: list[Problem] = list(problems)
         self.space, self.context = space, replace(one_prompt(problems, context), limits=Limits())
-        self._accepted = _accepted(self.problems, accepted)
-        self._max_new_tokens, self._solve = max_new_tokens, run
+        if not problems or len({problem.id for problem in problems}) < len(problems):
+            raise UserError(f"questions: expected one or more with different ids, got {len(problems)}")
+        if accepted is None:
+            accepted = {problem.id: [problem.gold] for problem in problems if problem.gold is not None}
+        if unanswered := [problem.name for problem in problems if not accepted.get(problem.id)]:
+            raise UserError(f"question {unanswered[0]}: expected a correct answer, got none; give gold=")
+        self._accepted, self._max_new_tokens, self._solve = accepted, max_new_tokens, run
         self.usage: dict[str, Usage] = {}
         self.evaluations: list[Evaluation] = []
         self._vectors = space.bind(context.engine, context.seed)
-        self._anchors: dict[str, Tensor] = self._greedy_anchors() if space.anchored else {}
+        self._anchors: dict[str, Tensor] = {}
         super().__init__(space.dim, negate=negate)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
@@ -139,18 +144,20 @@ class TaskObjective(BoxProblem):
         """
 
         def complete(problem: Problem, context: Context) -> Steps[list[Candidate]]:
+            if self.space.anchored and problem.id not in self._anchors:
+                self._anchors[problem.id] = yield from greedy_anchor(problem, self.space.tokens, context)
             completions = yield Generate([self._request(x, problem) for x in vectors])
             return [read_candidate(completion, problem, context) for completion in completions]
 
-        read = list(zip(self.problems, self._run(complete), strict=True))
-        return [
-            Evaluation(
-                (),
-                tuple(self._reward(candidates[i], problem) for problem, candidates in read),
-                sum(candidates[i].generated_tokens for _, candidates in read),
-            )
-            for i in range(len(vectors))
-        ]
+        grader, evaluations = self.context.grader, list[Evaluation]()
+        for candidates in zip(*self._run(complete), strict=True):  # of one point, for each problem
+            rewards = [
+                fmean(grader.equal(c.answer, answer, p.answer_type) for answer in self._accepted[p.id])
+                for p, c in zip(self.problems, candidates, strict=True)
+            ]
+            tokens = sum(candidate.generated_tokens for candidate in candidates)
+            evaluations.append(Evaluation((), tuple(rewards), tokens))
+        return evaluations
 
     def likely(self, count: int) -> list[int]:
         """Return the ids of the first tokens of largest mean probability over the questions."""
@@ -185,15 +192,6 @@ class TaskObjective(BoxProblem):
         soft = x.float() + self._anchors[problem.id] if self.space.anchored else x.float()
         return task_request(soft, problem, self.context, self._max_new_tokens)
 
-    def _reward(self, candidate: Candidate, problem: Problem) -> float:
-        equal, accepted = self.context.grader.equal, self._accepted[problem.id]
-        return fmean(equal(candidate.answer, answer, problem.answer_type) for answer in accepted)
-
-    def _greedy_anchors(self) -> dict[str, Tensor]:
-        tokens = self.space.tokens
-        anchors = self._run(lambda problem, context: greedy_anchor(problem, tokens, context))
-        return {problem.id: anchor for problem, anchor in zip(self.problems, anchors, strict=True)}
-
 
 def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
     """Return the context in which all ``problems`` are solved, since what is learnt fits one prompt.
@@ -207,15 +205,3 @@ def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
             f"questions: expected one answer type, got {', '.join(types)}; learn from each by itself"
         )
     return context.of(problems[0]) if problems else context
-
-
-def _accepted(
-    problems: Sequence[Problem], accepted: Mapping[str, Sequence[str]] | None
-) -> Mapping[str, Sequence[str]]:
-    if accepted is None:
-        accepted = {problem.id: [problem.gold] for problem in problems if problem.gold is not None}
-    if not problems or len({problem.id for problem in problems}) < len(problems):
-        raise UserError(f"questions: expected one or more with different ids, got {len(problems)}")
-    if unanswered := [problem.name for problem in problems if not accepted.get(problem.id)]:
-        raise UserError(f"question {unanswered[0]}: expected a correct answer, got none; give gold=")
-    return accepted

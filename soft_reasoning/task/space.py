@@ -7,19 +7,19 @@ plus the vectors
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import OptionError, counts, real, switch
+from soft_reasoning.checks import counts, real, switch
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.learnt import Learnt, vector
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import greedy_tokens, solution_request
 from soft_reasoning.search.embedding import LinearSubspace, gaussian_matrix
+from soft_reasoning.task.learnt import Learnt
 from soft_reasoning.types import Problem, Request
 
 
@@ -68,7 +68,7 @@ class TaskPoint(Learnt):
         anchored: Whether each question's greedy first tokens are added to them.
 
     Raises:
-        OptionError: As for :class:`~soft_reasoning.learnt.Learnt`.
+        OptionError: As for :class:`~soft_reasoning.task.learnt.Learnt`.
     """
 
     vectors: Sequence[Sequence[float]]
@@ -76,31 +76,15 @@ class TaskPoint(Learnt):
     anchored: bool = False
     option: ClassVar[str] = "point"
     command: ClassVar[str] = "soft-reasoning tune"
+    numbers: ClassVar[Mapping[str, int]] = {"vectors": 2, "u": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         switch("anchored", self.anchored)
-        rows: Any = self.vectors
-        if not isinstance(rows, list | tuple) or not rows:
-            raise OptionError("vectors", f"expected one or more vectors, got {rows!r:.40}")
-        vectors = tuple(vector("vectors", row) for row in rows)
-        if len({len(row) for row in vectors}) > 1:
-            raise OptionError("vectors", "expected vectors of one width, got several")
-        object.__setattr__(self, "vectors", vectors)
-        object.__setattr__(self, "u", vector("u", self.u))
 
     @property
     def hidden_size(self) -> float:
         return len(self.vectors[0])
-
-    def request(
-        self, problem: Problem, context: Context, max_new_tokens: int, **fields: Any
-    ) -> Steps[Callable[[int], Request]]:
-        """Return the requests for completions after the soft tokens, by the index of their random draws."""
-        soft = torch.tensor(self.vectors, dtype=torch.float32)
-        if self.anchored:
-            soft = soft + (yield from greedy_anchor(problem, len(soft), context))
-        return lambda index: task_request(soft, problem, context, max_new_tokens, index=index, **fields)
 
 
 def task_request(

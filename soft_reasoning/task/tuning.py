@@ -23,9 +23,9 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, switch, whole
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.learnt import distinct
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
+from soft_reasoning.task.learnt import distinct
 from soft_reasoning.task.objective import Evaluation, TaskObjective, one_prompt
 from soft_reasoning.task.screening import SPACES, Screened, screen
 from soft_reasoning.task.space import TaskPoint, TaskSpace
@@ -48,14 +48,14 @@ class Tuned:
     Attributes:
         point: The best point, for ``method=soft_token``.
         search: Its evaluation in the search.
-        validation: Its evaluation on the validation questions; None without them.
-        greedy: Greedy decoding on the same questions.
+        validation: Its evaluation on the validation questions.
+        greedy: Greedy decoding on the validation questions.
         evaluations: All evaluations of the search, in order.
     """
 
     point: TaskPoint
     search: Evaluation
-    validation: Evaluation | None
+    validation: Evaluation
     greedy: Evaluation
     evaluations: Sequence[Evaluation]
 
@@ -197,7 +197,7 @@ def rewarded(
         programs.check_wording(context.prompts.wording)
 
         def compute(problem: Problem, context: Context) -> Steps[list[str]]:
-            written = yield from programs.write(problem, context, 0, programs.samples, role="verifier")
+            written = yield from programs.write(problem, context, role="verifier")
             return [program.answer for program in written if program.answer is not None]
 
         computed = run_steps(compute, unlabelled, context, run=run)
@@ -207,7 +207,7 @@ def rewarded(
 
 def tune(
     objective: TaskObjective,
-    validation: TaskObjective | None = None,
+    validation: TaskObjective,
     *,
     evaluations: int = 72,
     on_evaluation: Callable[[Evaluation], None] = lambda _: None,
@@ -217,7 +217,7 @@ def tune(
     The first points are random and are evaluated together. Each later one maximises
     q-log-noisy-expected-improvement under a Gaussian process with the binomial variances as known noise,
     within a trust region around the point of highest posterior mean. The finalists, those of highest
-    posterior mean, are compared on the validation questions; without them the first finalist is taken.
+    posterior mean, are compared on the validation questions.
 
     An interrupted search that is started again with a store of completions generates only what is missing.
 
@@ -240,29 +240,21 @@ def tune(
             done.append(evaluation)
             on_evaluation(evaluation)
         if len(done) == evaluations:
-            return _chosen(done, objective, validation)
+            break
         points = propose(done, bounds, seed_for(seed, "tune", len(done)))
-
-
-def _chosen(done: Sequence[Evaluation], objective: TaskObjective, validation: TaskObjective | None) -> Tuned:
-    """The best finalist of a search on the validation questions, beside greedy decoding."""
-    means = _means(*_fitted(done, cast(Tensor, objective.bounds).double()))
-    ranked = [done[i] for i in means.argsort(descending=True, stable=True).tolist()]
-    if validation is None:
-        point = objective.point(ranked[0].u)
-        return Tuned(point, ranked[0], None, objective.ask([None])[0], tuple(done))
-    finalists = ranked[:FINALISTS]
-    results = validation.ask([objective.vectors(evaluation.u) for evaluation in finalists])
+    _, _, means = _fit(done, bounds)
+    finalists = [done[i] for i in means.argsort(descending=True, stable=True).tolist()[:FINALISTS]]
+    *results, greedy = validation.ask([*(objective.vectors(e.u) for e in finalists), None])
     best = max(range(len(results)), key=lambda i: results[i].mean)
     point, other = (each.point(finalists[best].u) for each in (objective, validation))
     point = replace(point, questions={**point.questions, **other.questions})
-    return Tuned(point, finalists[best], results[best], validation.ask([None])[0], tuple(done))
+    return Tuned(point, finalists[best], results[best], greedy, tuple(done))
 
 
 def propose(done: Sequence[Evaluation], bounds: Tensor, seed: int) -> Tensor:
     """Return the next point (1, d)."""
-    model, U = _fitted(done, bounds)
-    centre = U[_means(model, U).argmax()]
+    model, U, means = _fit(done, bounds)
+    centre = U[means.argmax()]
     half = REGION * (bounds[1] - bounds[0]) / 2
     box = torch.stack([(centre - half).maximum(bounds[0]), (centre + half).minimum(bounds[1])])
     with manual_seed(seed % 2**31):
@@ -279,23 +271,14 @@ def propose(done: Sequence[Evaluation], bounds: Tensor, seed: int) -> Tensor:
     return points
 
 
-def _fitted(done: Sequence[Evaluation], bounds: Tensor) -> tuple[SingleTaskGP, Tensor]:
-    """The Gaussian process of what was observed, and the evaluated points (n, d)."""
-    U = torch.tensor([e.u for e in done], dtype=torch.float64)
-    y = torch.tensor([[e.mean] for e in done], dtype=torch.float64)
-    variance = torch.tensor([[e.variance] for e in done], dtype=torch.float64)
-    model = SingleTaskGP(
-        U,
-        y,
-        variance,
-        input_transform=Normalize(U.shape[-1], bounds=bounds),
-        outcome_transform=Standardize(1),
+def _fit(done: Sequence[Evaluation], bounds: Tensor) -> tuple[SingleTaskGP, Tensor, Tensor]:
+    """The Gaussian process of what was observed, the evaluated points (n, d), and its means (n,) there."""
+    U, y, variance = (
+        torch.tensor(rows, dtype=torch.float64)
+        for rows in ([e.u for e in done], [[e.mean] for e in done], [[e.variance] for e in done])
     )
+    transform = Normalize(U.shape[-1], bounds=bounds)
+    model = SingleTaskGP(U, y, variance, input_transform=transform, outcome_transform=Standardize(1))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model, U
-
-
-def _means(model: SingleTaskGP, U: Tensor) -> Tensor:
-    """The posterior means (n,) at the points ``U`` (n, d)."""
     with torch.no_grad():
-        return model.posterior(U).mean.squeeze(-1)
+        return model, U, model.posterior(U).mean.squeeze(-1)

@@ -23,7 +23,6 @@ METHODS = {
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),
-    "prefix_scorer by token": ("method.form=token", "max_new_tokens=4"),
     "verified_sampling": ("stopping=none", "rounds=2"),
     "soft_reasoning sampled": ("decoding=sampled", "stopping=none", "rounds=2"),
     "soft_reasoning": ("stopping=none", "rounds=2"),

@@ -102,7 +102,7 @@ def test_a_budget_spent_before_the_search_ends_the_problem_and_not_the_run(engin
         ("soft_reasoning", "reward.verifier_weight=abc"),
         ("best_of_n", "decoding.top_p=2"),
         ("fire", "method.first_top_k=-4"),
-        ("prefix_scorer", "method.form=tree"),
+        ("prefix_scorer", "method.block_tokens=0"),
     ],
 )
 def test_bad_values_are_refused_when_built(method, bad):

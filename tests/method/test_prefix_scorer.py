@@ -1,16 +1,12 @@
-"""The prefix scorer: which block is kept, from what a token is drawn, and where a solution ends."""
-
-import math
-from dataclasses import replace
+"""The prefix scorer: which block is kept, and where a solution ends."""
 
 import pytest
-import torch
 
 from experiments.demo.prompts import review_prompt
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.method.prefix_scorer import PrefixScorer, tilt
+from soft_reasoning.method.prefix_scorer import PrefixScorer
 from soft_reasoning.types import UserError
 from tests.method.scripted import END, PROBLEM, TOKENIZER, ScriptedEngine, solve
 
@@ -64,27 +60,6 @@ def test_a_stop_string_across_two_blocks_ends_the_solution():
     )
     [candidate] = solve(PrefixScorer(candidates=1, block_tokens=2), engine).candidates
     assert (candidate.text, candidate.finish_reason) == (" 7 ", "stop")
-
-
-def test_the_tilted_distribution_is_the_closed_form():
-    logits = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
-    values = torch.tensor([0.1, 0.9, 0.5], dtype=torch.float64)
-    weights = [math.exp(a) * math.exp(3 * v) for a, v in zip(logits.tolist(), values.tolist(), strict=True)]
-    assert tilt(logits, values, 3.0).tolist() == pytest.approx([w / sum(weights) for w in weights])
-    assert torch.equal(tilt(logits, values, 0.0), logits.softmax(-1))
-    assert tilt(logits, values, 1e6).tolist() == pytest.approx([0, 1, 0])
-
-
-def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_value():
-    worth = {"We": 0.2, "So": 0.7}
-    engine = valued({"": {" We": 0.6, " So": 0.3, " Now": 0.1}}, worth)
-    method = PrefixScorer(form="token", top_tokens=2, strength=2.0, temperature=0.5, max_new_tokens=1)
-    [entry] = solve(method, engine).trace
-    weights = {"We": 0.6**2 * math.exp(2 * 0.2), "So": 0.3**2 * math.exp(2 * 0.7)}
-    drawn = TOKENIZER.decode([entry["token"]]).strip()
-    assert entry["probability"] == pytest.approx(weights[drawn] / sum(weights.values()))
-    assert entry["value"] == pytest.approx(worth[drawn])
-    assert solve(replace(method, strength=1e4), engine).candidates[0].text == " So"
 
 
 def test_a_prompt_that_fills_the_context_is_an_error():

@@ -15,7 +15,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_method, build_prompts
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.method.rap import FINAL, overall_question, read_answer
+from soft_reasoning.method.rap import FINAL, Node, overall_question, read_answer, select, uct, votes
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Completion, Problem
@@ -198,3 +198,35 @@ def test_prompts_show_as_many_decompositions_as_the_data_set_has_exemplars(shots
     steps = build_method(config).solve(PROBLEM, build_context(config, engine, exemplars))
     text = engine.tokenizer.decode(next(steps).requests[0].prompt_ids)
     assert text.count("Steps:") == shown + 1 and text.count(FINAL) == shown + 1  # and the task's text
+
+
+def test_uct_weighs_value_against_visits():
+    root = Node(reward=0.0, returns=[0.0] * 4)
+    often = Node(parent=root, reward=0.9, returns=[0.9, 0.8, 0.7])
+    never = Node(parent=root, expected=0.5)
+    root.children = [often, never]
+    assert uct(often, 2.0) == pytest.approx(0.9 + 2 * math.sqrt(math.log(4) / 3))
+    assert uct(never, 2.0) == pytest.approx(0.5 + 2 * math.sqrt(math.log(4)))
+    # 0.9 + 0.680 w against 0.5 + 1.177 w: equal at w = 0.804.
+    assert select(root, 0.80) is often and select(root, 0.81) is never
+    never.expected = often.returns[0]
+    never.returns, often.returns = [0.9], [0.9]
+    assert select(root, 1.0) is often  # the earliest of equals
+
+
+def grown(parent, *children):
+    """Visited nodes under ``parent`` with these (step, reward) pairs."""
+    parent.children += [Node(step, parsed=step, parent=parent, reward=reward) for step, reward in children]
+    return parent.children
+
+
+def test_votes_count_a_node_once_for_each_answer_below_it():
+    root = Node(reward=0.0)
+    left, right = grown(root, ("left", 0.5), ("right", 0.3))
+    grown(left, ("x", 0.2), ("x", 0.4), ("y", 0.8))
+    grown(right, ("y", 0.25))
+    right.children.append(Node("x", parsed="x", parent=right, expected=0.9))  # not visited
+    total = {}
+    for answer, weight in votes(root, lambda a, b: a == b):
+        total[answer] = total.get(answer, 0) + weight
+    assert total == pytest.approx({"x": 0.2 + 0.4 + 0.5, "y": 0.8 + 0.5 + 0.25 + 0.3})

@@ -11,7 +11,7 @@ from soft_reasoning.cli.run import run_one
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.configuration.registry import METHODS
-from soft_reasoning.learnt import made_for
+from soft_reasoning.task.learnt import made_for
 from soft_reasoning.task.space import TaskPoint
 
 NAMES = [*METHODS]

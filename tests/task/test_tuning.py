@@ -17,7 +17,8 @@ def objective(problems=PROBLEMS[:12]):
 
 
 def test_an_interrupted_search_generates_only_what_is_missing(tmp_path):
-    whole = tune(objective(), evaluations=15)
+    other = objective(PROBLEMS[12:16])
+    whole = tune(objective(), other, evaluations=15)
     assert len(whole.evaluations) == 15 and whole.search in whole.evaluations
     seen = []
 
@@ -29,9 +30,9 @@ def test_an_interrupted_search_generates_only_what_is_missing(tmp_path):
     first, again = objective(), objective()
     store = StoreFile.of(str(tmp_path), 1.0)
     with replaying(store, [first.context.engine]), pytest.raises(KeyboardInterrupt):
-        tune(first, evaluations=15, on_evaluation=stop)
+        tune(first, other, evaluations=15, on_evaluation=stop)
     with replaying(store, [again.context.engine]):
-        assert tune(again, evaluations=15) == whole
+        assert tune(again, other, evaluations=15) == whole
     assert again.usage["candidate"].replayed_tokens == first.usage["candidate"].generated_tokens > 0
 
 
@@ -67,4 +68,4 @@ def test_proposals_find_the_top_of_a_smooth_mean():
 
 def test_a_search_has_more_points_than_its_random_ones():
     with pytest.raises(OptionError, match="evaluations"):
-        tune(objective(), evaluations=11)
+        tune(objective(), objective(), evaluations=11)

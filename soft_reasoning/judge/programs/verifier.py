@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.checks import whole
-from soft_reasoning.judge.programs.writing import Programs
+from soft_reasoning.judge.programs.writing import Program, Programs
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Problem
@@ -22,38 +21,28 @@ class ProgramVerifier(Programs):
 
     The programs are written in the first round and kept for the question. Their answers vote in the final
     answer like fresh solutions. If no program has an answer, no candidate is judged.
-
-    Args:
-        later: Number of further programs in each later round.
     """
 
-    later: int = 0
     name: str = "program"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole("later", self.later, least=0)
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
         known = [answer for verdict in earlier for answer in verdict.answers]
-        count = self.later if earlier else self.samples
-        new = []
-        if count:
-            new = yield from self.write(problem, context, len(known), count, role="verifier")
+        new: list[Program] = []
+        if not earlier:
+            new = yield from self.write(problem, context, role="verifier")
         answers = tuple(program.answer for program in new)
-        grader, kind = context.grader, problem.answer_type
         ran = [answer for answer in (*known, *answers) if answer is not None]
+        equal = context.grader.equal
         scores = [
-            sum(grader.equal(c.answer, answer, kind) for answer in ran) / len(ran) if ran else None
+            sum(equal(c.answer, answer, problem.answer_type) for answer in ran) / len(ran) if ran else None
             for c in candidates
         ]
         return Verdict(
             tuple(scores),
             answers,
             tuple(program.text for program in new),
-            (1.0,) * len(new),
             prompts=tuple(program.prompt for program in new),
             computed=True,
         )

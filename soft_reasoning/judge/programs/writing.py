@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from soft_reasoning.answers import AnswerGrader, read_value
 from soft_reasoning.answers.choice import options
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import check_sampling, counts
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
 from soft_reasoning.schedule.method import Context, Steps
@@ -43,13 +43,11 @@ TASK = "program"
 NOT_COMPUTED = "programs: expected questions that a program can compute, got "
 INSTEAD = "use verifier=single_judge or method=self_consistency"
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^`\n]*$\n?", re.MULTILINE)
-_DEFINED = re.compile(r"^[ \t]*def solution\(.*\n", re.MULTILINE)
+_DEFINED = "def solution("
 MOST_DIGITS = 100
 MOST_CHARACTERS = 200
 KINDS = ("number", "boolean", "choice", "latex", "text")
 """Types of answers that a program can compute."""
-_OBJECT = re.compile(r"<\w+ .* at 0x\w+>")
-"""How the sandbox shows a function."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +115,8 @@ class Programs:
     sandbox: Sandbox = field(default_factory=Sandbox)
 
     def __post_init__(self) -> None:
-        whole("samples", self.samples, least=1)
-        whole("max_new_tokens", self.max_new_tokens, least=1)
-        real("temperature", self.temperature, above=0.0, fix="samples=1 writes the greedy program only")
-        whole("top_k", self.top_k, least=0)
-        real("top_p", self.top_p, above=0.0, most=1.0)
+        counts(self, "samples", "max_new_tokens")
+        check_sampling(self, fix="samples=1 writes the greedy program only")
 
     def check_wording(self, wording: Wording) -> None:
         """Reject wording that does not ask for programs, and a missing sandbox.
@@ -139,10 +134,8 @@ class Programs:
         """Return the context of the model that writes the programs."""
         return context.judge(self.model)
 
-    def write(
-        self, problem: Problem, context: Context, first: int, count: int, *, role: str
-    ) -> Steps[list[Program]]:
-        """Write and run the programs ``first`` to ``first + count - 1`` of a question.
+    def write(self, problem: Problem, context: Context, *, role: str) -> Steps[list[Program]]:
+        """Write and run the programs of a question.
 
         There are none, as a warning says once, for a question whose type of answer the prompt asks no
         programs for. If no question can have such a prompt, :meth:`check_wording` has refused the run.
@@ -162,7 +155,7 @@ class Programs:
                 sampling=sampled if i else GREEDY,
                 seed=context.stream(problem.id, TASK, i),
             )
-            for i in range(first, first + count)
+            for i in range(self.samples)
         ]
         completions = yield Generate(requests, judge.engine if self.model else None)
         cue = judge.prompts.wording.tasks[TASK].cue
@@ -187,12 +180,13 @@ def code_of(text: str) -> str:
     A model may start over after the cue, or not indent what follows it. Of these forms the first one that is
     Python counts.
     """
-    parts = [part for part in _FENCE.split(text.replace("\r\n", "\n")) if _DEFINED.search(part)]
+    parts = [part for part in _FENCE.split(text.replace("\r\n", "\n")) if _DEFINED in part]
     for part in parts:
-        begin = cast(re.Match[str], _DEFINED.search(part))
-        head, body = part[: begin.end()], part[begin.end() :]
-        for form in (part, part[: begin.start()] + body, head + textwrap.indent(body, "    ")):
-            if _DEFINED.search(form) and _is_python(form):
+        before, _, rest = part.partition(_DEFINED)
+        line, _, body = rest.partition("\n")
+        indented = f"{before}{_DEFINED}{line}\n{textwrap.indent(body, '    ')}"
+        for form in (part, before + body, indented):
+            if _DEFINED in form and _is_python(form):
                 return form.rstrip()
     return (parts or [text])[0].rstrip()
 
@@ -232,7 +226,8 @@ def as_answer(value: Any, answer_type: str, question: str = "") -> str | None:
     if isinstance(value, str):
         text = " ".join(value[: 2 * MOST_CHARACTERS].split())
         short = 0 < len(text) <= MOST_CHARACTERS and len(value) <= 2 * MOST_CHARACTERS
-        return read_value(text, answer_type, question) if short and not _OBJECT.fullmatch(text) else None
+        shown = text.startswith("<") and " at 0x" in text  # as the sandbox shows a function
+        return read_value(text, answer_type, question) if short and not shown else None
     if isinstance(value, bool):
         return str(value) if answer_type in ("boolean", "text") else None
     if isinstance(value, date):

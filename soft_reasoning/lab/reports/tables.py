@@ -13,7 +13,6 @@ import pandas as pd
 from tabulate import SEPARATING_LINE, tabulate
 
 from soft_reasoning.lab.runs.files import write_text
-from soft_reasoning.schedule.progress import duration as format_duration
 
 MISSING = "-"
 ERROR = " ± "
@@ -123,7 +122,12 @@ def count(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    return MISSING if seconds is None or math.isnan(seconds) else format_duration(seconds)
+    if seconds is None or math.isnan(seconds):
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.2g} s" if 0 < seconds < 1 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def memory(size: float | None) -> str:

@@ -78,15 +78,10 @@ def test_texts_show_programs_values_and_errors():
         assert context.grader.extract(text, "number") == answer, "a record can be read again"
 
 
-def test_programs_are_written_once_and_more_on_request():
+def test_programs_are_written_once():
     first, _ = judge([RIGHT, RIGHT, WRONG, BROKEN])
     later, engine = judge([RIGHT], earlier=[first])
     assert later.scores == first.scores and later.answers == () and not engine.asked
-    more, engine = judge([WRONG], earlier=[first, later], later=2)
-    assert more.scores == pytest.approx((2 / 5, 0, 3 / 5)) and more.answers == ("11", "11")
-    assert engine.greedy == [False, False], "only the first program of a question is greedy"
-    _, begun = judge([RIGHT])
-    assert not {r.seed for r in begun.asked} & {r.seed for r in engine.asked}, "every program is drawn anew"
 
 
 def test_the_sandbox_s_limits_are_options():

@@ -8,11 +8,11 @@ import pytest
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.hidden_states import HiddenStateJudge, Probe
-from soft_reasoning.learnt import made_for
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.task import TaskObjective, TaskPoint
+from soft_reasoning.task.learnt import made_for
+from soft_reasoning.task.probe import HiddenStateJudge, Probe
 from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import Problem, UserError
 from tests.task.world import PROBLEMS, fake_context
@@ -44,7 +44,7 @@ def test_a_point_is_a_file_for_its_model_and_prompt(context, tmp_path):
 
 POINT = {"vectors": [[0.5, 1.0]], "u": [0.5]}
 PROBE = {"weights": [0.5, 1.0], "vote_weight": 1.0, "bias": 0.0}
-NUMBERS = ["NaN", "Infinity", "1e39", "1" + 400 * "0", '"1"', "null", "true", "[1]"]
+NUMBERS = ["NaN", "Infinity", "1e39", "1" + 400 * "0", '"1"', "null", "[1]", "[]"]
 FIELDS = [(TaskPoint, POINT, "vectors"), (TaskPoint, POINT, "u"), *((Probe, PROBE, name) for name in PROBE)]
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
-from soft_reasoning.checks import OptionError, finite, local_path
+from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
@@ -24,6 +24,8 @@ SAMPLE_PROBLEM = Problem("prompt", "1 2 3", None)
 """A question whose prompt identifies the wording."""
 LARGEST = torch.finfo(torch.float32).max
 """Models compute with 32 bits or fewer."""
+SHAPES = ("a number", "a list of numbers", "lists of numbers that are equally long")
+"""What a field of 0, 1 or 2 dimensions holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Learnt:
         questions: The :func:`question_fingerprint` of each question that it was learnt from, by its id.
 
     Raises:
-        OptionError: For a field of another type or shape, or a number that is not finite.
+        OptionError: For a field of another type or shape, or a number that is not finite in 32 bits.
     """
 
     made_for: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -44,12 +46,23 @@ class Learnt:
     """The option whose value is its file."""
     command: ClassVar[str]
     """The command that writes the file."""
+    numbers: ClassVar[Mapping[str, int]]
+    """The fields that hold numbers, with their dimensions."""
 
     def __post_init__(self) -> None:
         for name in ("made_for", "questions"):
             texts: Any = getattr(self, name)
             if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in texts.values()):
                 raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
+        for name, dimensions in self.numbers.items():
+            values: object = getattr(self, name)
+            try:
+                table = torch.tensor(values, dtype=torch.float64)
+            except (TypeError, ValueError, RuntimeError, OverflowError):  # texts, rows of several lengths
+                table = torch.empty(0)
+            if table.ndim != dimensions or not table.numel() or not (table.abs() <= LARGEST).all():
+                raise OptionError(name, f"expected {SHAPES[dimensions]}, all finite, got {values!r:.40}")
+            object.__setattr__(self, name, table.tolist())
 
     @property
     def hidden_size(self) -> float:
@@ -57,20 +70,21 @@ class Learnt:
         raise NotImplementedError
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a file of :meth:`save`.
+    def load(cls, source: Self | str | PathLike[str]) -> Self:
+        """Read a file of :meth:`save`; what is loaded already stays as it is.
 
         Raises:
             OptionError: If the file is missing or holds something else; the line names the field.
         """
-        expected = f"expected a file that {cls.command} wrote"
-        file = local_path(cls.option, path)
+        if isinstance(source, cls):
+            return source
+        path = local_path(cls.option, cast(str, source))
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise OptionError(cls.option, f"{expected}, got {path} ({error.strerror})") from error
-        except (ValueError, TypeError, RecursionError) as error:
-            raise OptionError(cls.option, f"{expected}, got {path} ({error}); tune again") from error
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            expected = f"expected a file that {cls.command} wrote"
+            raise OptionError(cls.option, f"{expected}, got {path} ({reason}); tune again") from error
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
@@ -107,18 +121,6 @@ class Learnt:
                 f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
                 f"was, such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
-
-
-def vector(name: str, values: Any) -> tuple[float, ...]:
-    """Return ``values`` if they are one or more finite numbers that 32 bits hold.
-
-    Raises:
-        OptionError: If they are not.
-    """
-    listed = isinstance(values, list | tuple) and len(values) > 0
-    if not listed or not all(finite(value) and abs(value) <= LARGEST for value in values):
-        raise OptionError(name, f"expected a list of finite numbers, got {values!r:.40}")
-    return tuple(map(float, values))
 
 
 def question_fingerprint(problem: Problem) -> str:

@@ -11,18 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import OptionError, finite
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.verifier import Verdict
-from soft_reasoning.learnt import Learnt, vector
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.task.learnt import Learnt
 from soft_reasoning.types import Candidate, Generate, Problem, Request
 
 DEPTH = 2 / 3
@@ -43,7 +42,7 @@ class Probe(Learnt):
         measured: Its cross-validated quality when it was fitted.
 
     Raises:
-        OptionError: As for :class:`~soft_reasoning.learnt.Learnt`.
+        OptionError: As for :class:`~soft_reasoning.task.learnt.Learnt`.
     """
 
     weights: Sequence[float]
@@ -52,15 +51,7 @@ class Probe(Learnt):
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
     option: ClassVar[str] = "probe"
     command: ClassVar[str] = "soft-reasoning tune tune=probe"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "weights", vector("weights", self.weights))
-        for name in ("vote_weight", "bias"):
-            vector(name, [getattr(self, name)])
-        measured: Any = self.measured
-        if not isinstance(measured, Mapping) or not all(finite(value) for value in measured.values()):
-            raise OptionError("measured", f"expected finite numbers by name, got {measured!r:.40}")
+    numbers: ClassVar[Mapping[str, int]] = {"weights": 1, "vote_weight": 0, "bias": 0}
 
     @property
     def hidden_size(self) -> float:
@@ -158,18 +149,11 @@ class HiddenStateJudge:
     short: ClassVar[Mapping[str, str]] = {"probe": "probe"}
 
     def __post_init__(self) -> None:
-        if not isinstance(self.probe, Probe):
-            object.__setattr__(self, "probe", Probe.load(self.probe))
-
-    @property
-    def learnt(self) -> Probe:
-        """The probe."""
-        assert isinstance(self.probe, Probe)
-        return self.probe
+        object.__setattr__(self, "probe", Probe.load(self.probe))
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
-        log_odds = yield from self.learnt.read_log_odds(problem, candidates, context)
-        answers = [candidate.answer for candidate in candidates]
-        return Verdict(tuple(self.learnt.scores(log_odds, answers, context.grader, problem.answer_type)))
+        probe, answers = Probe.load(self.probe), [candidate.answer for candidate in candidates]
+        log_odds = yield from probe.read_log_odds(problem, candidates, context)
+        return Verdict(tuple(probe.scores(log_odds, answers, context.grader, problem.answer_type)))

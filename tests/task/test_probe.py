@@ -9,10 +9,8 @@ import torch
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.judge.hidden_states import DEPTH, HiddenStateJudge, Probe, read_states, vote_shares
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.learnt import made_for
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.method.verified_sampling import VerifiedSampling
@@ -20,6 +18,8 @@ from soft_reasoning.schedule.method import Limits, Method
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.search import Stopping
 from soft_reasoning.task import ProbeFitting
+from soft_reasoning.task.learnt import made_for
+from soft_reasoning.task.probe import DEPTH, HiddenStateJudge, Probe, read_states, vote_shares
 from soft_reasoning.types import Candidate, Request, Result, UserError
 from tests.contracts import verifier as contract
 
@@ -152,14 +152,6 @@ def test_questions_that_teach_nothing_are_one_line(task):
             few.fit([*golds, *wrong], context)
     with pytest.raises(UserError, match="expected one answer type, got boolean, number"):
         few.fit([*problems[:6], replace(problems[6], answer_type="boolean")], context)
-
-
-def test_a_probe_of_one_solution_per_question_has_no_quality_within_a_question(task, tmp_path):
-    context, problems = task
-    probe = ProbeFitting(samples=1, max_new_tokens=60).fit(problems[:32], context)
-    assert "auc_within" not in probe.measured and probe.measured["mixed_questions"] == 0
-    probe.save(tmp_path / "probe.json")
-    assert "NaN" not in (tmp_path / "probe.json").read_text()
 
 
 def test_scores_weigh_the_solutions_of_mixed_consistency(task):
