@@ -109,7 +109,7 @@ def serve(job: Job) -> None:
     from soft_reasoning.serve.settings import Settings
 
     group = plain(job.config)["server"]
-    settings = Settings.of({key: value for key, value in group.items() if not key.startswith("_")})
+    settings = Settings.from_group({key: value for key, value in group.items() if not key.startswith("_")})
     with bind(settings) as listening, closing(build_reasoner(job)) as reasoner:
         name = settings.model_name or Path(job.config.model.path).name
         if not settings.local and settings.api_key is None:
@@ -119,10 +119,10 @@ def serve(job: Job) -> None:
                 file=sys.stderr,
             )
         server = build_server(Service(reasoner, settings, name))
-        line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
-        server.announce = lambda: print(line, file=sys.stderr, flush=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, server.handle_exit)  # it ends without an error
+        line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
+        print(line, file=sys.stderr, flush=True)  # requests that come before it runs wait in the socket
         server.run(sockets=[listening])
 
 
