@@ -11,7 +11,7 @@ from textwrap import fill
 
 from soft_reasoning.cli.compose import checked_method, plain
 from soft_reasoning.cli.groups import store
-from soft_reasoning.cli.launch import Job, launch, one_line_errors
+from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread
 from soft_reasoning.configuration.context import build_engine, build_grader, check_wording
 from soft_reasoning.configuration.data import read_model, read_prompt
 from soft_reasoning.configuration.options import Options
@@ -47,10 +47,8 @@ def server_words(words: Sequence[str]) -> list[str]:
     Raises:
         UserError: For an option that only a run of a data set reads.
     """
+    refuse_unread("serve", words, UNREAD)
     named = {key: word.partition("=")[2] for key, word in zip(typed_keys(words), words, strict=True)}
-    for key in named:
-        if f"{key}.".startswith(tuple(f"{unread}." for unread in UNREAD)):
-            raise UserError(f"{key}: expected an option that a server reads, got one of a run; leave it out")
     model = named.get("model", "demo").strip("'\"")
     chat = not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model)
     return ["+server=default", *(["prompt=any"] if chat else []), *words]
