@@ -19,7 +19,7 @@ from soft_reasoning.configuration.context import (
     SecondModels,
     build_engine,
     build_prompts,
-    check_solvable,
+    check_problems,
 )
 from soft_reasoning.configuration.data import PromptLike
 from soft_reasoning.configuration.options import LoadOptions, Options, checked, loading
@@ -376,11 +376,14 @@ class SoftReasoner:
 
         Problems that cannot be solved are rejected before any model work.
         """
+        waiting = [*jobs.values()]
+        problems = [job.problem for job in waiting]
         try:
             if send is not None:
-                for job in jobs.values():
+                for job in waiting:
                     job.add_done_callback(send)
-            self._thread.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
+            if waiting:
+                self._thread.submit(waiting, partial(check_problems, problems, waiting[0].context))
             yield
         finally:
             for job in jobs.values():

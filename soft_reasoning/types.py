@@ -75,7 +75,6 @@ class Problem:
         doc: The row, which the store keeps.
         messages: (role, text) of the messages before the question in a chat.
         given: Complete prompt; None uses the configured wording.
-        schema: JSON Schema that an answer of type json must fit, as text; None is any JSON.
     """
 
     id: str
@@ -85,7 +84,6 @@ class Problem:
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
     given: GivenPrompt | None = None
-    schema: str | None = None
 
     @property
     def name(self) -> str:

@@ -51,7 +51,7 @@ def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["one", "no-such-id"], "a place from 0 to 2 or an id (demo-test-"),
+        (["one", "no-such-id"], "a place from 0 to 2 or an id such as demo-test-"),
         (["nowhere"], "expected the folder"),
         (["both", "--tables"], "run it to its end, or give the folder of one run"),
     ],

@@ -30,7 +30,6 @@ graders that read exactly as lm-evaluation-harness and Math-Verify do.
 from soft_reasoning.answers.external import LmEvalGrader, MathVerifyGrader
 from soft_reasoning.answers.grading import AnswerGrader, Grader, equal
 from soft_reasoning.answers.reading import ANSWER_TYPES, MODES, extract, locate, read_value
-from soft_reasoning.answers.text import fits_schema
 
 FREE = ("open",)
 """Types whose answers differ in words even where they agree, so that a verifier has to choose."""
@@ -45,7 +44,6 @@ __all__ = [
     "MathVerifyGrader",
     "equal",
     "extract",
-    "fits_schema",
     "locate",
     "read_value",
 ]

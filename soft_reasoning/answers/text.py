@@ -67,11 +67,8 @@ def unfenced(text: str) -> str:
     return block[1].strip() if block else text
 
 
-def read_json(text: str, schema: str | None = None) -> Reading | None:
-    """The last JSON object or array; with a JSON Schema (extra ``serve``) the last one that fits it.
-
-    Keys are sorted, but what fits a schema goes to a client, with its keys in their order.
-    """
+def read_json(text: str) -> Reading | None:
+    """The last JSON object or array, with its keys sorted."""
     decoder, last, place, tries = json.JSONDecoder(parse_constant=_no_constant), None, 0, 0
     while tries < _TRIES and (begin := _OPENING.search(text, place)):
         try:
@@ -80,29 +77,14 @@ def read_json(text: str, schema: str | None = None) -> Reading | None:
             place, tries = begin.end(), tries + 1
             continue
         with suppress(ValueError, OverflowError, RecursionError):  # 1e999, half of a surrogate pair
-            answer = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=schema is None)
+            answer = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
             answer.encode()
-            if schema is None or fits_schema(answer, schema):
-                last = Reading(answer, begin.start(), place)
+            last = Reading(answer, begin.start(), place)
     return last
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
-
-
-def fits_schema(answer: str, schema: str) -> bool:
-    """Whether ``answer``, a JSON text, fits the JSON Schema ``schema``, another one."""
-    return _validator(schema).is_valid(json.loads(answer))
-
-
-@lru_cache
-def _validator(schema: str) -> Any:
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    content = json.loads(schema)
-    return validator_for(content)(content, registry=Registry())  # which fetches nothing
 
 
 def same_json(a: str, b: str, absolute: float, relative: float) -> bool:

@@ -50,12 +50,12 @@ def one_line(error: BaseException) -> str | None:
             return f"{error.full_key or (named and named[1]) or 'configuration'}: {first}"
         case HydraException():
             return text or " ".join(str(error.__cause__).split())
-        case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
-            return text
-        case RuntimeError() if _is_raised_by("submitit", error):  # no Slurm on this machine
-            return f"hydra/launcher: {text}"
         case TypeError() if _is_raised_by("hydra", error):
             return "a group: expected the name of a choice, such as method=cot, got a list of other values"
+        case ValueError() | RuntimeError() if _is_raised_by("hydra", error) or _is_raised_by(
+            "submitit", error
+        ):
+            return text  # such as a group set to a number, or no Slurm on this machine
         case _:
             return None
 
@@ -68,9 +68,9 @@ def not_an_override(word: str) -> str:
     )
 
 
-def _is_raised_by(package: str, error: BaseException) -> bool:
+def _is_raised_by(packages: str, error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and package in Path(frames[-1].filename).parts
+    return bool(frames) and not {*packages.split("|")}.isdisjoint(Path(frames[-1].filename).parts)
 
 
 def _refused_override(key: str, cause: BaseException | None) -> str:
@@ -81,10 +81,10 @@ def _refused_override(key: str, cause: BaseException | None) -> str:
         where, _, name = str(cause.full_key).rpartition(".")
         if where:
             return unknown_key(name, where, cause.parent_node)
-    root = re.split(r"[.@/]", key)[0]
-    if root in known_keys():
+    root, known = re.split(r"[.@/]", key)[0], known_keys()
+    if root in known:
         return f"{key}: expected a method that reads it, got one that does not; leave {key} out"
-    return unknown_key(root, "", known_keys())
+    return unknown_key(root, "", known)
 
 
 def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:

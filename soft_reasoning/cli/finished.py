@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import choice
 from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.configuration.parts import Setting, make
 from soft_reasoning.configuration.registry import GRADERS
@@ -25,9 +24,6 @@ from soft_reasoning.lab.runs.records import in_order, read_records
 from soft_reasoning.lab.runs.runner import regrade
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError, shortened
-
-LISTED = 20
-"""Ids that an error lists."""
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
@@ -53,18 +49,15 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str] = ()) -> Answ
     Raises:
         UserError: For a grader from outside the package, an unknown key, or a wrong value.
     """
-    shipped = {name: Setting().node("grader", name) for name in GRADERS}
-    stored = config.get("grader", shipped["default"])
-    if names := [change.removeprefix(CHOICE) for change in changes if change.startswith(CHOICE)]:
-        stored = shipped[choice("grader", names[-1], [*shipped])]
-    kinds = {node["_target_"].rpartition(".")[2]: node["_target_"] for node in shipped.values()}
+    stored: Any = config.get("grader")
+    for change in changes:
+        if change.startswith(CHOICE):
+            stored = Setting().node("grader", change.removeprefix(CHOICE))
+    kinds = {chosen.target.__name__: chosen.target for chosen in GRADERS.values() if callable(chosen.target)}
     kind = kinds.get(str(stored.get(TARGET)).rpartition(".")[2]) if isinstance(stored, Mapping) else None
-    if (
-        kind is None
-        or not all(isinstance(v, str | float | int | None) for v in stored.values())
-        or stored.get("same")
-    ):
-        raise UserError(  # ``same`` names code
+    plain = kind and all(isinstance(value, str | float | int | None) for value in stored.values())
+    if not plain or stored.get("same"):  # ``same`` names code
+        raise UserError(
             f"{MANIFEST}: grader: expected the plain settings of a grader of this package, got "
             f"{stored!r:.200}; use grader=NAME grader.key=value"
         )
@@ -80,9 +73,7 @@ def regrade_main(words: Sequence[str]) -> None:
         description=USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "run", metavar="RUN", type=Path, help="the folder of a finished run, a comparison or a sweep"
-    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="a finished run, a comparison or a sweep")
     parser.add_argument("changes", nargs="*", metavar="grader.key=value", help="changes of the grader")
     arguments = parser.parse_args(words)
     folder: Path = arguments.run
@@ -121,15 +112,12 @@ def read_solution(folder: Path, name: str) -> Solution:
     if record is None and name.isdecimal() and int(name) < len(records):
         record = records[int(name)]
     if record is None:
-        ids = [shortened(record.problem.id) for record in records]
-        listed = ", ".join(ids[:LISTED] + ["..."] * (len(ids) > LISTED))
         raise UserError(
-            f"{folder}: expected one of its problems, a place from 0 to {len(ids) - 1} or an id ({listed}), "
-            f"got {name}"
+            f"{folder}: expected one of its problems, a place from 0 to {len(records) - 1} or an id such as "
+            f"{shortened(records[0].problem.id) if records else 'none'}, got {name}"
         )
-    grader = build_grader(config)
-    method, final = method_name(config), final_rule(config)
-    return Solution.of(record.result, record.problem, method, final, grader)
+    grader, final = build_grader(config), final_rule(config)
+    return Solution.of(record.result, record.problem, method_name(config), final, grader)
 
 
 def show_main(words: Sequence[str]) -> None:
@@ -139,22 +127,12 @@ def show_main(words: Sequence[str]) -> None:
         description="Shows the results of a run, a comparison or a sweep, and opens a run's report.html. "
         "With PROBLEM it explains one problem: its votes, its rounds and the verifier's words.",
     )
-    parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="the folder of a run, a comparison or a sweep"
-    )
-    parser.add_argument(
-        "problem",
-        metavar="PROBLEM",
-        nargs="?",
-        help="the place of a problem in the summary, from 0, or its id",
-    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a run, a comparison or a sweep")
+    place = "the place of a problem in the summary, from 0, or its id"
+    parser.add_argument("problem", metavar="PROBLEM", nargs="?", help=place)
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
-    parser.add_argument(
-        "--tables",
-        action="store_true",
-        help="write every table of a run to its folder tables/ as CSV and LaTeX; a comparison or a sweep has "
-        "its tables in its folder",
-    )
+    tables = "write every table of a run to its folder tables/ as CSV and LaTeX"
+    parser.add_argument("--tables", action="store_true", help=tables)
     arguments = parser.parse_args(words)
     with one_line_errors():
         if not arguments.folder.is_dir():

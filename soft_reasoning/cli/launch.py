@@ -34,7 +34,6 @@ VALUED = (
     *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
 )
 """Hydra's flags whose value may be the next word."""
-FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, which an open file reports without its name."""
 OUT_OF_MEMORY = (
@@ -81,6 +80,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
                 with suppress(OSError):  # Hydra creates it before a run is accepted
                     if folder.resolve() != Path.cwd():
                         folder.rmdir()  # fails unless it is empty
+                        Path("runs").rmdir()
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
@@ -88,8 +88,8 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
         register()
         for key, word in zip(typed_keys(words), words, strict=True):
             folder = word.partition("=")[2].strip("'\" ")
-            if key in FOLDERS and (folder in ("", "null") or folder.startswith("~")):
-                raise UserError(f"{key}: expected a whole path, got {folder or 'none'}; . is this folder")
+            if key.startswith("hydra.") and key.endswith("dir") and folder in ("", "null"):
+                raise UserError(f"{key}: expected a whole path, got none; . is this folder")
             if key == "hydra.sweep.dir":
                 sweep = folder
         flags = [b for a, b in pairwise(["", *words]) if b.startswith("-") or a in VALUED]
@@ -119,6 +119,17 @@ def sweep_name(options: Sequence[str]) -> str:
         if "=" in option and not any(fnmatchcase(key, pattern) for pattern in excluded)
     ]
     return ",".join(sorted(named))
+
+
+def refuse_unread(command: str, words: Sequence[str], unread: Sequence[str]) -> None:
+    """Refuse an option among ``unread``, or of a group there, which ``command`` does not read.
+
+    Raises:
+        UserError: For the first such option.
+    """
+    for key in typed_keys(words):
+        if f"{key}.".startswith(tuple(f"{name}." for name in unread)):
+            raise UserError(f"{key}: expected an option that soft-reasoning {command} reads; leave it out")
 
 
 @contextmanager

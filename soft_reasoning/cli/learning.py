@@ -119,13 +119,7 @@ def _learn(
             display.say(f"point {len(searched)}: best so far {rate(best)}")
         display.show()
 
-    return tuning.learn(
-        problems,
-        context,
-        run=run,
-        on_screened=on_screened,
-        on_evaluation=on_evaluation,
-    )
+    return tuning.learn(problems, context, run=run, on_screened=on_screened, on_evaluation=on_evaluation)
 
 
 @contextmanager
@@ -177,8 +171,7 @@ def report_probe(probe: Probe, folder: Path, after: str) -> None:
         if measured["auc"] > measured["auc_votes"]
         else "It tells them apart no better than the votes alone, so it does not help.",
     ]
-    write_text(folder / REPORT, "\n\n".join(["# A probe of hidden states", *lines]) + "\n")
-    print("\n".join([*lines, str(folder / REPORT)]))
+    _finish(folder, ["# A probe of hidden states"], lines)
 
 
 def report(learned: TuningResult, folder: Path, after: str) -> None:
@@ -213,6 +206,11 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
             parts.append(f"![The search]({PLOT})")
         else:
             lines.append(plots.MISSING)
+    _finish(folder, parts, lines)
+
+
+def _finish(folder: Path, parts: Sequence[str], lines: Sequence[str]) -> None:
+    """Write the report, its ``parts`` and ``lines``, and print the lines."""
     write_text(folder / REPORT, "\n\n".join([*parts, *lines]) + "\n")
     print("\n".join([*lines, str(folder / REPORT)]))
 
@@ -231,19 +229,18 @@ def describe_gain(tuned: Tuned) -> str:
 
 def screening_table(screened: Sequence[Screened]) -> Table:
     """Return what there is to find in each space."""
-    rows = [
-        [
-            space.name,
-            percent(space.greedy),
-            percent(fmean(space.means)),
-            f"{percent(min(space.means), 0)} to {percent(max(space.means), 0)}",
-            deviation(space),
-            f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)"),
-        ]
-        for space in screened
-    ]
-    columns = ["space", "greedy %", "points %", "lowest and highest"]
-    return Table([*columns, "deviation beyond chance", "reach over greedy"], rows)
+    columns = {
+        "greedy %": lambda space: percent(space.greedy),
+        "points %": lambda space: percent(fmean(space.means)),
+        "lowest and highest": lambda space: " to ".join(
+            percent(mean, 0) for mean in (min(space.means), max(space.means))
+        ),
+        "deviation beyond chance": deviation,
+        "reach over greedy": lambda space: (
+            f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)")
+        ),
+    }
+    return Table.of("space", [(space.name, space) for space in screened], columns)
 
 
 def deviation(space: Screened) -> str:

@@ -51,8 +51,7 @@ soft-reasoning COMMAND [options]
 
 {LINES}
 
-soft-reasoning COMMAND --help explains a command, and soft-reasoning --version prints the version.
-eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
+soft-reasoning COMMAND --help explains a command, and soft-reasoning --version prints the version."""
 
 
 def main() -> None:
@@ -70,8 +69,6 @@ def main() -> None:
         print(USAGE)
     elif command == "--version":
         print(f"soft-reasoning {soft_reasoning.__version__}")
-    elif command in ("-sc", "--shell-completion"):
-        _complete()
     elif command in COMMANDS:
         module, _, function = COMMANDS[command][0].partition(":")
         getattr(import_module(module), function)(words)
@@ -81,20 +78,3 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-
-
-def _complete() -> None:
-    """Complete a command's name, or leave its options to Hydra, which reads ``COMP_LINE``."""
-    program, _, rest = os.environ.get("COMP_LINE", "").lstrip().partition(" ")
-    command, space, options = rest.lstrip().partition(" ")
-    if sys.argv[-1].startswith("query=") and not space:
-        print(*(name for name in COMMANDS if name.startswith(command)))
-        return
-    import hydra
-
-    from soft_reasoning.cli.groups import register
-    from soft_reasoning.configuration.data import conf_dir
-
-    register()
-    os.environ["COMP_LINE"] = f"{program} {options}"
-    hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(lambda config: None)()

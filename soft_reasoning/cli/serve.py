@@ -11,7 +11,7 @@ from textwrap import fill
 
 from soft_reasoning.cli.compose import checked_method, plain
 from soft_reasoning.cli.groups import store
-from soft_reasoning.cli.launch import Job, launch, one_line_errors
+from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread
 from soft_reasoning.configuration.context import build_engine, build_grader, check_wording
 from soft_reasoning.configuration.data import read_model, read_prompt
 from soft_reasoning.configuration.options import Options
@@ -47,10 +47,8 @@ def server_words(words: Sequence[str]) -> list[str]:
     Raises:
         UserError: For an option that only a run of a data set reads.
     """
+    refuse_unread("serve", words, UNREAD)
     named = {key: word.partition("=")[2] for key, word in zip(typed_keys(words), words, strict=True)}
-    for key in named:
-        if f"{key}.".startswith(tuple(f"{unread}." for unread in UNREAD)):
-            raise UserError(f"{key}: expected an option that a server reads, got one of a run; leave it out")
     model = named.get("model", "demo").strip("'\"")
     chat = not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model)
     return ["+server=default", *(["prompt=any"] if chat else []), *words]
@@ -109,7 +107,7 @@ def serve(job: Job) -> None:
     from soft_reasoning.serve.settings import Settings
 
     group = plain(job.config)["server"]
-    settings = Settings.of({key: value for key, value in group.items() if not key.startswith("_")})
+    settings = Settings.from_group({key: value for key, value in group.items() if not key.startswith("_")})
     with bind(settings) as listening, closing(build_reasoner(job)) as reasoner:
         name = settings.model_name or Path(job.config.model.path).name
         if not settings.local and settings.api_key is None:
@@ -119,10 +117,10 @@ def serve(job: Job) -> None:
                 file=sys.stderr,
             )
         server = build_server(Service(reasoner, settings, name))
-        line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
-        server.announce = lambda: print(line, file=sys.stderr, flush=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, server.handle_exit)  # it ends without an error
+        line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
+        print(line, file=sys.stderr, flush=True)  # requests that come before it runs wait in the socket
         server.run(sockets=[listening])
 
 

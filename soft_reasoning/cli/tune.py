@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from soft_reasoning.cli.groups import store
-from soft_reasoning.cli.launch import Job, launch, one_line_errors, sweep_name
+from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread, sweep_name
 from soft_reasoning.cli.learning import learn
 from soft_reasoning.configuration.registry import part
-from soft_reasoning.lab.runs.naming import run_name, typed_keys
+from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.task import ProbeFitting, Tuning
-from soft_reasoning.types import UserError
 
 HEADER = """\
 soft-reasoning tune [tune=probe] [group=choice] [key=value] [tune.key=value]
@@ -52,12 +51,7 @@ def tune_words(words: Sequence[str]) -> list[str]:
     Raises:
         UserError: For an option that the command does not read.
     """
-    for key in typed_keys(words):
-        if key.partition(".")[0] in UNREAD:
-            raise UserError(
-                f"{key}: expected an option that soft-reasoning tune reads, got one that it does not; leave "
-                "it out"
-            )
+    refuse_unread("tune", words, UNREAD)
     name = run_name("tune", sweep_name([word for word in words if not word.startswith("-")]))
     greedy, chosen = OWN_WORDS
     typed = [word for word in words if word.startswith("tune=")]

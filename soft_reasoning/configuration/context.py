@@ -18,7 +18,6 @@ from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.prompts import Exemplar, Prompts, ReviewWording, TaskWording, Wording
-from soft_reasoning.schedule.job import Job
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import Problem, UserError
 
@@ -261,13 +260,3 @@ def check_problems(problems: Sequence[Problem], context: Context) -> None:
                 f"problem {problem.name}: the prompt has {length} tokens and the model has {room} for prompt "
                 f"and answer; use {fewer} or a model with a longer context"
             )
-
-
-def check_solvable(jobs: Sequence[Job[Any]]) -> None:
-    """Reject the jobs of a call if one of their problems cannot be solved.
-
-    Raises:
-        UserError: In one line.
-    """
-    for job in jobs[:1]:
-        check_problems([job.problem for job in jobs], job.context)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.answers.text import read_json
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import BudgetSpent, next_logits
 from soft_reasoning.schedule.method import Context, Steps
@@ -76,12 +75,8 @@ def read_candidate(
 ) -> Candidate:
     """Return the candidate of ``completion``: its text after ``opening``, its answer and its tokens."""
     text = opening + completion.text
-    said, kind = context.prompts.split(text, problem)[1], problem.answer_type
-    if problem.schema is None:
-        answer = context.grader.extract(said, kind, problem.question, cut=completion.cut)
-    else:
-        reading = read_json(said, problem.schema)
-        answer = reading and reading.answer
+    said = context.prompts.split(text, problem)[1]
+    answer = context.grader.extract(said, problem.answer_type, problem.question, cut=completion.cut)
     return Candidate(
         text=text,
         answer=answer,

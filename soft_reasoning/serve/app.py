@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -20,17 +21,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import Receive, Scope, Send
 
-from soft_reasoning.serve.errors import ApiError, error_body
+from soft_reasoning.serve.errors import (
+    ApiError,
+    describe_error,
+    error_body,
+    error_response,
+    shutting_down,
+)
 from soft_reasoning.serve.requests import ChatBody, TextBody
-from soft_reasoning.serve.responses import ChatReply, TextReply, event
-from soft_reasoning.serve.service import Service, shutting_down
-from soft_reasoning.serve.settings import Settings, describe_error
+from soft_reasoning.serve.responses import ChatReply, TextReply
+from soft_reasoning.serve.service import Service
+from soft_reasoning.serve.settings import Settings
 from soft_reasoning.types import Round, UserError
 
 T = TypeVar("T")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
+
+
+NO_BODY = "body: expected a JSON object in UTF-8 and the header Content-Type: application/json"
 
 
 def create_app(service: Service) -> FastAPI:
@@ -41,7 +50,6 @@ def create_app(service: Service) -> FastAPI:
         CORSMiddleware, allow_origins=settings.allowed_origins, allow_methods=["*"], allow_headers=["*"]
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
-    needs_key = [Depends(check_key(settings))]
 
     @app.get("/health")
     async def health() -> Response:
@@ -53,24 +61,19 @@ def create_app(service: Service) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 400 and error.__cause__ is not None and not isinstance(error, ApiError):
-            why = " ".join(str(error.__cause__).split())  # FastAPI's message tells none
-            error = ApiError(400, f"body: expected a JSON object in UTF-8, got an error ({why})", "body")
-        return JSONResponse(error_body(error), error.status_code, error.headers)
+        if error.status_code == 400 and not isinstance(error, ApiError):  # FastAPI could not read the body
+            error = ApiError(400, NO_BODY, "body")
+        return error_response(error)
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
-        last = error.errors()[-1]  # of a union: the error of the list rather than of the text
-        field, message = describe_error(last)
-        if last["type"] == "string_unicode":  # of a name or a value
-            field = field or "body"
-            message = f"{field}: expected text in UTF-8, got half a surrogate pair in {last['input']!r:.80}"
-        elif last["type"] == "json_invalid" or not field:
-            field = "body"
-            message = "body: expected a JSON object and the header Content-Type: application/json"
-        return JSONResponse(error_body(ApiError(400, message, field)), 400)
+        first = error.errors()[0]
+        field, message = describe_error(first)
+        if first["type"] == "json_invalid" or not field:
+            field, message = "body", NO_BODY
+        return error_response(ApiError(400, message, field))
 
-    app.include_router(api_routes(service), dependencies=needs_key)
+    app.include_router(api_routes(service), dependencies=[Depends(check_key(settings))])
     return app
 
 
@@ -78,16 +81,11 @@ def check_key(settings: Settings) -> Callable[[Credentials], None]:
     """Return a check of a request's key, which does nothing if the server has none."""
 
     def check(credentials: Credentials) -> None:
-        if settings.api_key is None:
-            return
         key = credentials.credentials if credentials else ""
-        if not hmac.compare_digest(key.encode(), settings.api_key.encode()):
-            raise ApiError(
-                401,
-                "expected the header Authorization: Bearer KEY with this server's key, got "
-                f"{'another key' if key else 'none'}",
-                code="invalid_api_key",
-            )
+        if settings.api_key is not None and not hmac.compare_digest(key.encode(), settings.api_key.encode()):
+            expected = "the header Authorization: Bearer KEY with this server's key"
+            got = "another key" if key else "none"
+            raise ApiError(401, f"expected {expected}, got {got}", code="invalid_api_key")
 
     return check
 
@@ -95,14 +93,15 @@ def check_key(settings: Settings) -> Callable[[Credentials], None]:
 def api_routes(service: Service) -> APIRouter:
     """Return the routes of OpenAI's API."""
     v1, created = APIRouter(prefix="/v1"), int(time.time())
+    tokenizer = service.reasoner.context.engine.tokenizer
 
     @v1.post("/chat/completions")
     async def chat(body: ChatBody, http: Request) -> Response:
-        return await respond(http, service, ChatReply(body, service.reasoner.context.prompts))
+        return await respond(http, service, ChatReply(body, tokenizer))
 
     @v1.post("/completions")
     async def completion(body: TextBody, http: Request) -> Response:
-        return await respond(http, service, TextReply(body, service.reasoner.context.prompts))
+        return await respond(http, service, TextReply(body, tokenizer))
 
     def describe_model(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}
@@ -136,7 +135,7 @@ async def respond(http: Request, service: Service, reply: ChatReply) -> Response
             async for part in parts:
                 yield part
         except ApiError as error:
-            yield event(error_body(error))
+            yield f"data: {json.dumps(error_body(error))}\n\n"
 
     return StreamingResponse(rest(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
@@ -207,32 +206,14 @@ def base_url(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-class Server(uvicorn.Server):
-    """Calls ``announce`` once it accepts connections and handles signals."""
-
-    announce: Callable[[], None] | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.announce is not None:
-            self.announce()
-
-
-def build_server(service: Service) -> Server:
+def build_server(service: Service) -> uvicorn.Server:
     """Return the server, which ``run(sockets=[listening])`` starts and a signal ends."""
-    settings, app = service.settings, create_app(service)
-    full = ApiError(503, f"expected at most {settings.max_connections} open connections, got more; try again")
-
-    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
-        if len(server.server_state.connections) > settings.max_connections:  # this one among them
-            await JSONResponse(error_body(full), 503)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    config = uvicorn.Config(
-        limited,
-        lifespan="off",
-        timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
+    settings = service.settings
+    return uvicorn.Server(
+        uvicorn.Config(
+            create_app(service),
+            lifespan="off",
+            limit_concurrency=settings.max_connections + 1,  # from that number on they get a 503
+            timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
+        )
     )
-    server = Server(config)
-    return server

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from fastapi import HTTPException
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 
 class ApiError(HTTPException):
@@ -17,9 +19,32 @@ class ApiError(HTTPException):
         self.param, self.code = param, code
 
 
-def error_body(error: Any) -> dict[str, Any]:
-    """Return the body of an answer with ``error``, an ``HTTPException``; half a surrogate pair is escaped."""
+def shutting_down() -> ApiError:
+    """Return the error for requests that arrive or still run while the server shuts down."""
+    return ApiError(503, "The server is shutting down; try another server.")
+
+
+def error_body(error: HTTPException) -> dict[str, Any]:
+    """Return the body of an answer with ``error``; half a surrogate pair is escaped."""
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    details = {key: getattr(error, key, None) for key in ("param", "code")}
-    texts: dict[str, str | None] = {"message": error.detail, "type": kind, **details}
+    param, code = (getattr(error, name, None) for name in ("param", "code"))
+    texts: dict[str, str | None] = {"message": error.detail, "type": kind, "param": param, "code": code}
     return {"error": {k: v and v.encode(errors="backslashreplace").decode() for k, v in texts.items()}}
+
+
+def error_response(error: HTTPException) -> JSONResponse:
+    """Return the answer with ``error``."""
+    return JSONResponse(error_body(error), error.status_code, error.headers)
+
+
+def describe_error(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the path of the field of an error of pydantic, and a message that begins with this path."""
+    field = ".".join(str(part) for part in error["loc"] if part != "body")
+    got = f"got {error['input']!r:.80}"
+    match error["type"]:
+        case "extra_forbidden":
+            return field, f"{field}: expected a field that has an effect here, {got}; leave it out"
+        case "missing" | "refused" | "string_pattern_mismatch":  # the last may be a key
+            return field, f"{field}: {error['msg']}"
+        case _:
+            return field, f"{field}: {error['msg']}, {got}"

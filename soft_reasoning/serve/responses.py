@@ -1,8 +1,7 @@
-"""Responses with solutions: bodies and streamed events."""
+"""Responses with solutions: bodies and streamed events, in the types of OpenAI's client."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import uuid
@@ -11,17 +10,23 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+from openai.types import Completion
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
 from soft_reasoning.engine.text import decode, earliest_stop
-from soft_reasoning.prompts import Prompts
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.solution import Solution
 from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, Round, Usage
 
+IN_ONE_PART = "The answer comes in one part, when the search has ended.\n"
+"""The first line of a stream."""
+DONE = "data: [DONE]\n\n"
+
 
 @dataclass(frozen=True)
-class Choice:
-    """A choice of a response.
+class Written:
+    """What a choice of a response holds.
 
     Attributes:
         text: The text of the answer.
@@ -40,20 +45,17 @@ class Choice:
     extra: dict[str, Any]
 
 
-def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
+def write_choices(solution: Solution, body: Body, tokenizer: Any) -> list[Written]:
     """Return at most ``n`` choices: the chosen solution, then the others by reward."""
     lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
     lines += f"{solution.unfinished}\n" if solution.unfinished else ""
-    candidates = solution.ranked
-    if body.response_format.type != "text":
-        candidates = [c for c in candidates if c is not None and c.answer is not None]
-    candidates = candidates[: body.n]
-    return [_choice(c, solution, "" if i else lines, body, prompts) for i, c in enumerate(candidates)]
+    candidates = solution.ranked[: body.n]
+    return [_write(c, solution, "" if i else lines, body, tokenizer) for i, c in enumerate(candidates)]
 
 
-def _choice(
-    candidate: Candidate | None, solution: Solution, lines: str, body: Body, prompts: Prompts
-) -> Choice:
+def _write(
+    candidate: Candidate | None, solution: Solution, lines: str, body: Body, tokenizer: Any
+) -> Written:
     full_text = solution.text if candidate is None else candidate.text
     thought, text = split(full_text, solution.thinks and candidate is not None)
     start, end = len(full_text) - len(text), earliest_stop(text, body.stop)
@@ -61,13 +63,12 @@ def _choice(
     if candidate is None:
         extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
         reason = "length" if solution.unfinished else "stop"
-        return Choice(text, lines + thought, reason, 0, None, extra)
+        return Written(text, lines + thought, reason, 0, None, extra)
     logprobs = None
-    if body.response_format.type != "text":
-        text = candidate.answer or ""  # JSON alone, not the text around it
-    elif candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
-        ids, tokenizer = candidate.token_ids, prompts.tokenizer  # a text ends before an incomplete character
+    if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
+        ids = candidate.token_ids
         begin = len(candidate.opening)  # it has no token
+        # A text ends before an incomplete character.
         ends = [begin + len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]
         entries, last = zip(pairwise(ends), candidate.logprobs, strict=True), start + len(text)
         logprobs = [(full_text[at : min(end, last)], p) for (at, end), p in entries if start <= at < last]
@@ -79,7 +80,7 @@ def _choice(
         "reward": candidate.reward if math.isfinite(candidate.rank) else None,
     }
     reason = "length" if candidate.cut else "stop"
-    return Choice(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
+    return Written(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
 
 
 def format_round(number: int, candidates: Sequence[Candidate]) -> str:
@@ -92,69 +93,56 @@ def format_round(number: int, candidates: Sequence[Candidate]) -> str:
     return f"Round {number + 1}: {len(candidates)} candidates, the best says {answer}{reward}\n"
 
 
-IN_ONE_PART = "The answer comes in one part, when the search has ended.\n"
-"""The first line of a stream."""
-
-
-def event(data: dict[str, Any]) -> str:
-    """Return a server-sent event."""
-    return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
-
-
 class ChatReply:
     """The response to a request for a chat completion, and the base of the other kind.
 
     Args:
         body: The request.
-        prompts: Separates thoughts from answers.
+        tokenizer: Decodes tokens.
     """
 
+    whole: type[ChatCompletion] | type[Completion] = ChatCompletion
+    chunk: type[ChatCompletionChunk] | type[Completion] = ChatCompletionChunk
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
-    def __init__(self, body: Body, prompts: Prompts) -> None:
-        self.body, self.prompts = body, prompts
+    def __init__(self, body: Body, tokenizer: Any) -> None:
+        self.body, self.tokenizer = body, tokenizer
         self.streamed_lines: list[str] = []  # about rounds
         self.head: dict[str, Any] = {
             "id": f"sr-{uuid.uuid4().hex}",
-            "object": self.kind,
             "created": int(time.time()),
             "model": body.model,
         }
 
     def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         """Return the body of a response that is not streamed."""
-        choices = [choice for s in solutions for choice in build_choices(s, self.body, self.prompts)]
-        listed = [
-            {
-                "index": i,
-                **self.content(choice),
-                "finish_reason": choice.finish_reason,
-                "soft_reasoning": choice.extra,
-            }
-            for i, choice in enumerate(choices)
-        ]
-        usage = _usage(solutions, choices)
-        return {**self.head, "choices": listed, "usage": usage, "soft_reasoning": solutions[0].summary()}
+        written = [each for s in solutions for each in write_choices(s, self.body, self.tokenizer)]
+        choices = [self.choice(i, each, "message", each.reasoning) for i, each in enumerate(written)]
+        rest = {"choices": choices, **_totals(solutions, written)}
+        return self.whole.model_validate({**self.head, "object": self.kind, **rest}).to_dict()
 
-    def content(self, choice: Choice) -> dict[str, Any]:
-        """Return the text of a choice and its log-probabilities."""
+    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
+        """Return a choice of a response, whose text stands under ``key``."""
+        message = {"role": "assistant", "content": written.text, **_reasoning(reasoning)}
+        return {"index": index, key: message, "logprobs": self.logprobs(written), **_outcome(written)}
+
+    def logprobs(self, written: Written) -> dict[str, Any] | None:
+        """Return the log-probabilities of a choice."""
+        if written.logprobs is None:
+            return None
         entries = [
             {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": []}
-            for token, value in choice.logprobs or ()
+            for token, value in written.logprobs
         ]
-        return {
-            "message": {"role": "assistant", "content": choice.text, **_reasoning(choice.reasoning)},
-            "logprobs": None if choice.logprobs is None else {"content": entries, "refusal": None},
-        }
+        return {"content": entries, "refusal": None}
 
     def begin(self) -> Iterator[str]:
         """Yield the first events of a stream."""
-        delta = {"role": "assistant", **_reasoning(IN_ONE_PART)}
-        yield self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
+        yield self.event([_delta(IN_ONE_PART, role="assistant")])
 
     def note(self, line: str) -> Iterator[str]:
         """Yield a line about the work."""
-        yield self._chunk([{"index": 0, "delta": _reasoning(line), "finish_reason": None}])
+        yield self.event([_delta(line)])
 
     def report_round(self, round: Round) -> Iterator[str]:
         """Yield the events of a finished round."""
@@ -163,42 +151,39 @@ class ChatReply:
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
-        whole = self.full_body(solutions)
-        for choice in whole.pop("choices"):
-            yield self._chunk([self.rest(choice)])
-        if (self.body.stream_options or {}).get("include_usage"):
-            yield event({**whole, "object": self.chunk_kind, "choices": []})
-        yield "data: [DONE]\n\n"
+        written = [each for s in solutions for each in write_choices(s, self.body, self.tokenizer)]
+        for i, each in enumerate(written):
+            streamed = "" if i else "".join(self.streamed_lines)
+            yield self.event([self.choice(i, each, "delta", each.reasoning.removeprefix(streamed))])
+        if self.body.stream_options.include_usage:
+            yield self.event([], **_totals(solutions, written))
+        yield DONE
 
-    def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
-        """Return the parts of a choice that were not streamed yet."""
-        message = choice.pop("message")
-        if choice["index"] == 0:
-            reasoning = (message["reasoning"] or "").removeprefix("".join(self.streamed_lines))
-            message = {"content": message["content"], **_reasoning(reasoning)}
-        return {**choice, "delta": message}
-
-    def _chunk(self, choices: list[dict[str, Any]]) -> str:
-        return event({**self.head, "object": self.chunk_kind, "choices": choices})
+    def event(self, choices: list[dict[str, Any]], **more: Any) -> str:
+        """Return a server-sent event with a chunk of the response."""
+        content = {**self.head, "object": self.chunk_kind, "choices": choices, **more}
+        return f"data: {self.chunk.model_validate(content).to_json(indent=None)}\n\n"
 
 
 class TextReply(ChatReply):
     """The response to a request for a completion."""
 
+    whole = chunk = Completion
     kind = chunk_kind = "text_completion"
 
-    def content(self, choice: Choice) -> dict[str, Any]:
-        if choice.logprobs is None:
-            return {"text": choice.text, "logprobs": None}
-        tokens = [token for token, _ in choice.logprobs]
-        offsets = [*accumulate(map(len, tokens), initial=0)][:-1]
-        logprobs = {
+    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
+        return {"index": index, "text": written.text, "logprobs": self.logprobs(written), **_outcome(written)}
+
+    def logprobs(self, written: Written) -> dict[str, Any] | None:
+        if written.logprobs is None:
+            return None
+        tokens = [token for token, _ in written.logprobs]
+        return {
             "tokens": tokens,
-            "token_logprobs": [value for _, value in choice.logprobs],
+            "token_logprobs": [value for _, value in written.logprobs],
             "top_logprobs": None,
-            "text_offset": offsets,
+            "text_offset": [*accumulate(map(len, tokens), initial=0)][:-1],
         }
-        return {"text": choice.text, "logprobs": logprobs}
 
     def begin(self) -> Iterator[str]:
         yield from self.note(IN_ONE_PART)
@@ -206,8 +191,13 @@ class TextReply(ChatReply):
     def note(self, line: str) -> Iterator[str]:
         yield f": {line}\n"  # a comment: chunks have no field for it
 
-    def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
-        return choice
+
+def _outcome(written: Written) -> dict[str, Any]:
+    return {"finish_reason": written.finish_reason, "soft_reasoning": written.extra}
+
+
+def _delta(reasoning: str, **more: str) -> dict[str, Any]:
+    return {"index": 0, "delta": {**more, **_reasoning(reasoning)}, "finish_reason": None}
 
 
 def _reasoning(text: str) -> dict[str, str | None]:
@@ -215,15 +205,15 @@ def _reasoning(text: str) -> dict[str, str | None]:
     return {"reasoning": text or None, "reasoning_content": text or None}
 
 
-def _usage(solutions: Sequence[Solution], choices: Sequence[Choice]) -> dict[str, Any]:
-    """The tokens of all work; tokens outside ``choices`` count as reasoning."""
+def _totals(solutions: Sequence[Solution], written: Sequence[Written]) -> dict[str, Any]:
+    """The tokens of all work, of which those outside the choices count as reasoning, and the summary."""
     total = sum((solution.total for solution in solutions), Usage())
     prompt, generated = total.prompt_tokens, total.generated_tokens
-    hidden = generated - sum(choice.tokens for choice in choices)
-    return {
+    usage = {
         "prompt_tokens": prompt,
         "completion_tokens": generated,
         "total_tokens": prompt + generated,
         "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": hidden},
+        "completion_tokens_details": {"reasoning_tokens": generated - sum(each.tokens for each in written)},
     }
+    return {"usage": usage, "soft_reasoning": solutions[0].summary()}

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import NoSuchOption, choice
-from soft_reasoning.configuration.options import FOR_ANY, Options
+from soft_reasoning.checks import NoSuchOption
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.method.rounds import VerifiedMethod
+from soft_reasoning.questions import read_question
 from soft_reasoning.reasoner import SoftReasoner
-from soft_reasoning.serve.errors import ApiError
+from soft_reasoning.serve.errors import ApiError, shutting_down
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Problem, Round, Usage, UserError
-
-RETRIES = 5
-"""Samples that are written where an answer does not have the form that was asked for."""
+from soft_reasoning.types import Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -93,53 +88,13 @@ class Service:
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
     async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
-        if self.settings.unknown_fields == "refuse":
-            body.refuse_unused()
         questions = body.questions(self.reasoner.context.engine.tokenizer)
-        options, kind = self._options(body, len(questions)), body.soft_reasoning.answer_type
-        if kind is not None:
-            choice("soft_reasoning.answer_type", kind, ANSWER_TYPES)
+        options = self._options(body, len(questions))
+        kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.asked_in
         try:
-            problems = [
-                body.response_format.ask(self.reasoner.problem(question), kind) for question in questions
-            ]
+            problems = [read_question(question, kind) for question in questions]
         except UserError as error:  # which names the call from Python
-            field = body.asked_in
             raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
-        solutions = await self._solved(problems, options, on_update)
-        if body.response_format.type == "text":
-            return solutions
-        return [
-            solution if solution.answer is not None else await self._again(body, problem, solution, options)
-            for problem, solution in zip(problems, solutions, strict=True)
-        ]
-
-    async def _again(self, body: Body, problem: Problem, failed: Solution, options: Options) -> Solution:
-        """Return the solution of more samples, with the tokens of the ``failed`` one counted.
-
-        Raises:
-            ApiError: If none of them has the form that was asked for.
-        """
-        kept = {name: value for name, value in options.items() if name in FOR_ANY}
-        most = options.get("max_tokens")
-        if most is None or (most := most - failed.generated_tokens) > 0:
-            samples: Any = {**kept, "max_tokens": most, "method": "self_consistency", "k": RETRIES}
-            [solution] = await self._solved([problem], samples, None)
-            if solution.answer is not None:
-                usage = dict(solution.usage)
-                for role, counts in failed.usage.items():
-                    usage[role] = usage.get(role, Usage()) + counts
-                return replace(solution, usage=usage)
-        raise ApiError(
-            422,
-            f"response_format: expected JSON of this form, got none in the answer and {RETRIES} more "
-            "samples within max_completion_tokens; simplify the schema, or use a larger model",
-            "response_format",
-        )
-
-    async def _solved(
-        self, problems: Sequence[Problem], options: Options, on_update: Callable[[Round | int], None] | None
-    ) -> list[Solution]:
         solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=on_update)
         try:
             return await solve(**options)
@@ -166,9 +121,9 @@ class Service:
             if value is not None and value > limit:
                 message = f"{field}: expected at most {limit:g}, the limit here, got {value:g}"
                 raise ApiError(400, message, field)
-        searching = {"preset", "k", "rounds"} & {name for name, value in extra if value is not None}
+        searches = (extra.preset, extra.k, extra.rounds) != (None, None, None)
         default = self.reasoner.setup
-        if method is None and searching and not isinstance(default.method, VerifiedMethod):
+        if method is None and searches and not isinstance(default.method, VerifiedMethod):
             method = default.options.get("method") or "soft_reasoning"
         return Options(
             method=method,
@@ -182,8 +137,3 @@ class Service:
             max_tokens=body.max_completion_tokens or settings.max_tokens,
             max_new_tokens=body.max_tokens,
         )
-
-
-def shutting_down() -> ApiError:
-    """Return the error for requests that arrive or still run while the server shuts down."""
-    return ApiError(503, "The server is shutting down; try another server.")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from soft_reasoning.serve.errors import describe_error
 from soft_reasoning.types import UserError
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -20,7 +21,6 @@ class Settings(BaseModel):
         port: The port; 0 takes a free one.
         api_key: The key that clients must send; None accepts every client.
         model_name: The model's name for clients; None takes the last part of its path.
-        unknown_fields: ``refuse`` or ``ignore`` fields of a request that have no effect here.
         allowed_hosts: Accepted Host headers; None accepts this machine's on a local address, else any.
         allowed_origins: Pages that may send requests; "*" accepts any.
         max_body_bytes: Maximum number of bytes of a request.
@@ -40,7 +40,6 @@ class Settings(BaseModel):
     port: int = Field(default=8000, ge=0, le=65535)
     api_key: str | None = Field(default=None, pattern="^[!-~]+$")  # visible ASCII
     model_name: str | None = None
-    unknown_fields: Literal["refuse", "ignore"] = "refuse"
     allowed_hosts: Sequence[str] | None = None
     allowed_origins: Sequence[str] = ()
     max_body_bytes: int = Field(default=2**20, ge=1)
@@ -54,7 +53,7 @@ class Settings(BaseModel):
     keep_alive_seconds: float = Field(default=10.0, gt=0)
 
     @classmethod
-    def of(cls, group: Mapping[str, Any]) -> Settings:
+    def from_group(cls, group: Mapping[str, Any]) -> Settings:
         """Return the settings in a group of the configuration.
 
         Raises:
@@ -76,11 +75,3 @@ class Settings(BaseModel):
         if self.allowed_hosts is not None:
             return list(self.allowed_hosts)
         return [f"[{host}]" if ":" in host else host for host in (self.host, *LOCAL)] if self.local else ["*"]
-
-
-def describe_error(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the field of an error of pydantic, and a message that begins with this field."""
-    field = ".".join(str(part) for part in error["loc"] if part != "body")
-    silent = error["type"] in ("missing", "refused", "string_pattern_mismatch")  # the last may be a key
-    got = "" if silent else f", got {error['input']!r:.80}"
-    return field, f"{field}: {error['msg']}{got}"

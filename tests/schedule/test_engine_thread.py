@@ -142,7 +142,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         engine.began.wait()
         signal.pthread_kill(main, signal.SIGINT)
 
-    monkeypatch.setattr("soft_reasoning.configuration.context.check_problems", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.reasoner.check_problems", lambda *_: None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
@@ -158,7 +158,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
 
 def test_a_reasoner_is_forgotten_where_its_thread_needs_a_lock_that_is_held(engine, monkeypatch):
     """The garbage collector may run anywhere, also while a lock is held that closing the engine takes."""
-    monkeypatch.setattr("soft_reasoning.configuration.context.check_problems", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.reasoner.check_problems", lambda *_: None)
     engine.go.set()
     lock, close = threading.Lock(), engine.close
 

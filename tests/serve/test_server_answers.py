@@ -1,7 +1,6 @@
 """The server's answers, read by OpenAI's client, are those of SoftReasoner.solve."""
 
 import json
-from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,7 +11,7 @@ openai = pytest.importorskip("openai")
 from soft_reasoning import Candidate, SoftReasoner, Solution  # noqa: E402
 from soft_reasoning.engine.fake import FakeTokenizer  # noqa: E402
 from soft_reasoning.serve.requests import TextBody  # noqa: E402
-from soft_reasoning.serve.responses import IN_ONE_PART, build_choices  # noqa: E402
+from soft_reasoning.serve.responses import IN_ONE_PART, write_choices  # noqa: E402
 from tests.serve.serving import QUESTION, ask, chat, served  # noqa: E402
 
 Q = QUESTION
@@ -152,17 +151,16 @@ def test_log_probabilities_of_bytes_end_before_a_stop():
     tokenizer, text = FakeTokenizer(), "日本: 12"
     ids = tuple(tokenizer.encode(f"{text}\nMore", add_special_tokens=False))
     candidate = Candidate(text, "12", 0, token_ids=ids, logprobs=(-1.0,) * len(ids))
-    prompts = SimpleNamespace(tokenizer=tokenizer, neutral=False, split=lambda text: ("", text))
     body = TextBody(model="cot-demo", prompt="?", logprobs=1, stop="\n")
-    [choice] = build_choices(Solution("12", (candidate,), ()), body, prompts)
+    [choice] = write_choices(Solution("12", (candidate,), ()), body, tokenizer)
     assert "".join(token for token, _ in choice.logprobs) == choice.text == text
 
 
 def test_a_question_that_no_candidate_finished_in_time_says_so():
     cut = tuple(Candidate(text, None, 0, finish_reason="length") for text in ["", "The sum", "The"])
-    prompts, body = SimpleNamespace(tokenizer=FakeTokenizer()), TextBody(model="demo", prompt="?")
+    body = TextBody(model="demo", prompt="?")
     trace = ({"round": 0, "ended": "max_seconds"},)
-    [choice] = build_choices(Solution(None, cut, trace, spent="max_seconds"), body, prompts)
+    [choice] = write_choices(Solution(None, cut, trace, spent="max_seconds"), body, FakeTokenizer())
     assert choice.text == "The sum" and choice.finish_reason == "length"
     assert choice.reasoning == (
         "Round 1: none of 3 candidates finished\n"

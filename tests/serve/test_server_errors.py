@@ -26,12 +26,16 @@ LONGER = {"k": 2000}
     [
         ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
         ({"n": 17}, "n", "at most 16"),
-        ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
+        ({"top_logprobs": 3}, "top_logprobs", "an effect here, got 3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
+        ({"stream_options": {"foo": 1}}, "stream_options.foo", "an effect here"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "such as vLLM's"),
+        ({"response_format": {"shema": {}}}, "response_format", "the only format here"),
+        ({"response_format": False}, "response_format", "the only format here"),
         ({"extra_body": {"n": None, "model": None}}, "model", "model: Field required"),
         ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
-        ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
+        ({"extra": {"kk": 1}}, "soft_reasoning.kk", "an effect here"),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages", "messages: expected a question in"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
@@ -52,15 +56,6 @@ def test_token_ids_outside_the_vocabulary(client):
             client.completions.create(model="cot-demo", prompt=ids)
 
 
-def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
-    with served(reasoner, unknown_fields="ignore") as running, running.client() as other:
-        sent = {"presence_penalty": 1, "tools": [{"type": "function", "function": {"name": "f"}}]}
-        assert (
-            ask(other, "cot-demo", extra_body={"colour": "red"}, **sent).choices
-            == ask(client, "cot-demo").choices
-        )
-
-
 TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"role":"user", "content":"%s"}]}'
 
 
@@ -68,7 +63,7 @@ TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"ro
     ("body", "kind", "status", "words"),
     [
         (b"{", "application/json", 400, "expected a JSON object"),
-        (b"{}", "application/json", 400, "messages: Field required"),
+        (b"{}", "application/json", 400, "model: Field required"),
         (TURNS % (b"Why?", b"\\ud83d"), "application/json", 400, "expected a question in Unicode text"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
@@ -136,15 +131,14 @@ def test_too_many_connections(reasoner):
             with running.client() as other, pytest.raises(openai.InternalServerError) as error:
                 ask(other, "cot-demo")
             assert error.value.status_code == 503 and request.result(timeout=300).choices
-            assert error.value.body["message"].startswith("expected at most 1 open connections, got more")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b'{"model": "\xff"}', "an error ('utf-8' codec can't decode byte 0xff"),
-        (b"[" * 100_00, "an error (maximum recursion depth exceeded"),
-        (b'{"model": "cot-demo", "messages": [], "\\ud800": 1}', "body: expected text in UTF-8, got half"),
+        (b'{"model": "\xff"}', "expected a JSON object in UTF-8"),
+        (b"[" * 100_00, "expected a JSON object in UTF-8"),
+        (b'{"model": "cot-demo", "messages": [], "\\ud800": 1}', "expected a JSON object in UTF-8"),
         (b'{"model": "\\ud800", "messages": [{"role": "user", "content": "1+1?"}]}', "\\ud800"),
     ],
 )
@@ -226,7 +220,7 @@ def test_faults_of_ours(caplog, monkeypatch):
 def test_settings_are_checked():
     for settings, words in (({"colour": 1}, "server.colour"), ({"api_key": " "}, "server.api_key")):
         with pytest.raises(UserError, match=words):
-            Settings.of(settings)
+            Settings.from_group(settings)
 
 
 def test_an_address_that_is_taken_is_one_line():

@@ -1,7 +1,5 @@
 """The server with a template whose prompt ends in an open ``<think>``: the answer starts inside thoughts."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from soft_reasoning import Candidate, SoftReasoner, Solution  # noqa: E402
 from soft_reasoning.engine.base import Engine  # noqa: E402
 from soft_reasoning.engine.fake import FakeEngine  # noqa: E402
 from soft_reasoning.serve.requests import TextBody  # noqa: E402
-from soft_reasoning.serve.responses import IN_ONE_PART, build_choices  # noqa: E402
+from soft_reasoning.serve.responses import IN_ONE_PART, write_choices  # noqa: E402
 from tests.chat_templates import tokenizer_of  # noqa: E402
 from tests.serve.serving import ask, served  # noqa: E402
 
@@ -86,7 +84,7 @@ def test_a_stop_string_acts_on_the_answer(client):
 def test_a_text_of_the_verifier_does_not_begin_in_thoughts():
     trace = ({"verifier": {"answers": ["7"], "texts": [REPLY]}},)
     solution = Solution("7", (Candidate("8", "8", 0),), trace, thinks=True)
-    prompts = SimpleNamespace(tokenizer=tokenizer_of("qwen3"))
-    chosen, other = build_choices(solution, TextBody(model="demo", prompt="?", n=2), prompts)
+    body = TextBody(model="demo", prompt="?", n=2)
+    chosen, other = write_choices(solution, body, tokenizer_of("qwen3"))
     assert chosen.text == REPLY and REPLY not in chosen.reasoning
     assert (other.text, other.reasoning) == ("", "8")
