@@ -58,7 +58,7 @@ def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path,
     )
     cache = str(tmp_path / cache) if cache == "elsewhere" else cache
     finished = solve(problems(2), method, context, tmp_path / "run", config | {"cache": cache})
-    assert finished.metrics["problems"] == 2 and not list((tmp_path / "run").glob("*.sqlite"))
+    assert finished["problems"] == 2 and not list((tmp_path / "run").glob("*.sqlite"))
     assert "cannot be locked (No locks)" in capsys.readouterr().err
     assert (tmp_path / "elsewhere").exists() == ("elsewhere" in cache)
 
@@ -77,7 +77,7 @@ def test_a_finished_run_is_measured_again_without_model_work(world, whole, monke
     metrics = json.loads((whole / "results.json").read_text())
     summary = solve(problems(12), method, context, whole, config)
     assert (whole / "samples.jsonl").read_bytes() == before
-    assert summary.metrics == metrics
+    assert summary == metrics
 
 
 def test_more_problems_continue_and_fewer_are_refused(tmp_path):
@@ -86,7 +86,7 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
         return solve(problems(limit), method, context, tmp_path, config)
 
     go(2)
-    assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
+    assert go(4)["problems"] == len(kept(tmp_path)) == 4
     with pytest.raises(UserError, match=r"problem p3, which this run lacks; raise limit.*fresh="):
         go(3)
     assert read_json(tmp_path / MANIFEST)["config"]["limit"] == 4
@@ -138,7 +138,7 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     summary = solve(questions, method, context, tmp_path, config)
     [record] = read_records(tmp_path)
     assert record.exact_match is None and record.result.answer is not None
-    assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
+    assert summary["exact_match"] is None and summary["coverage"] is None
     assert capsys.readouterr().out == ""
     write_report(tmp_path)
     shown = (tmp_path / "predictions.csv").read_text().splitlines()

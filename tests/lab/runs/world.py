@@ -8,7 +8,7 @@ from soft_reasoning.configuration.context import build_context, build_engine, bu
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import Record, Store
-from soft_reasoning.lab.runs.runner import LocalSolver, run, write_results
+from soft_reasoning.lab.runs.runner import LocalLauncher, describe_run, run, write_results
 from soft_reasoning.types import Problem
 
 LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
@@ -31,13 +31,21 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
+class Prepared(LocalLauncher):
+    """Solves with a method and a context that exist already."""
+
+    def __init__(self, method, context, max_live):
+        super().__init__()
+        self.method, self.context, self.max_live = method, context, max_live
+
+    def start(self, config, problems, exemplars=()):
+        return describe_run(self.method, self.context)
+
+
 def solve(problems, method, context, folder, config, *, max_live=64, **more):
-    """Run ``problems`` into ``folder`` in this process."""
-
-    def start():
-        return LocalSolver(method, context, max_live)
-
-    return run(problems, start, context.grader, folder, config, **{"progress": False, **more})
+    """Run ``problems`` into ``folder`` in this process; return the metrics."""
+    launcher = Prepared(method, context, max_live)
+    return run(problems, launcher, context.grader, folder, config, **{"progress": False, **more})
 
 
 def without_replays(record):
