@@ -147,6 +147,4 @@ def test_another_grader_by_name(folder, capsys, name, accuracy, unparsed):
     now = results(folder)
     assert code == 0 and now["grader"]["name"] == name
     assert (now["exact_match"], now["unparsed"]) == (accuracy, unparsed)
-    assert [*now["extraction"]] == ["flexible", "strict", name]
     assert f"name={name}" in (folder / "report.md").read_text()
-    assert now["extraction"]["flexible"]["exact_match"] == (3 / 4 if name == "released" else 2 / 4)

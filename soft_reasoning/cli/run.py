@@ -174,7 +174,7 @@ def main(words: Sequence[str]) -> None:
         sweep = launch(launchers.run, words)
     if sweep is not None and sweep.is_dir():  # some of Hydra's flags run nothing
         with one_line_errors():
-            combine(sweep, strict="reference" in typed_keys(words))
+            combine(sweep)
 
 
 def sweep_main(words: Sequence[str]) -> None:

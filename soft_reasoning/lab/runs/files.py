@@ -23,7 +23,6 @@ PAGE = "report.html"
 TABLES = "tables"
 """Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 COMPARISON = "comparison.md"
-SWEEP = "sweep.md"
 PROBES = "probes"
 """Inside a comparison: runs that only determine the number of samples of an equal budget."""
 

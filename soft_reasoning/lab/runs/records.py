@@ -42,17 +42,11 @@ START_OVER = "start over with fresh=true, or choose another folder with hydra.ru
 COVERAGE_AT = 5
 """Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
 
-MEMORY = ("kv", "activations")
-"""Kinds of an engine's memory other than the weights: keys and values, and everything else."""
-
 DERIVED = (
     *(RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{TABLES}/*.csv", f"{TABLES}/*.tex"),
     *("*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*"),
 )
 """Files that are removed when a run starts over: those computed from the others, and the completions."""
-
-COUNTS = {count.name for count in fields(Usage)}
-"""Counts of tokens; records of version 0.3 have further ones."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +82,15 @@ class Record:
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
             candidates.append(Candidate(**stored))
-        usage: dict[str, Usage] = {}
-        for role, counts in line["usage"].items():
-            usage[role] = Usage(**{name: count for name, count in counts.items() if name in COUNTS})
         return cls(
             Problem(line["doc_id"], line["question"], line["target"], line["answer_type"], doc=line["doc"]),
             Result(
                 line["answer"],
                 tuple(candidates),
                 tuple(line["trace"]),
-                usage,
-                tuple(line.get("prompt", ())),  # older records lack it, and whether the model thinks
-                line.get("thinks", False),
+                {role: Usage(**counts) for role, counts in line["usage"].items()},
+                tuple(line["prompt"]),
+                line["thinks"],
             ),
             line["extraction"],
             line["exact_match"],
@@ -135,7 +126,7 @@ class Graded:
     """A graded problem: an entry of ``grades.json``, from which metrics, tables and pages are computed.
 
     ``correct`` and other verdicts are None without a reference answer. The lists from ``round`` to
-    ``expected`` hold a value per candidate. Entries of version 0.3 lack all that has a default.
+    ``expected`` hold a value per candidate.
 
     Attributes:
         id: The problem's id.
@@ -147,21 +138,15 @@ class Graded:
         verifier: For each entry of the trace, whether the verifier's answers are correct.
         votes: The answers by descending weight: the values of a ``judge.final.Vote``, whether the answer is
             ``right``, and whether it was ``chosen``.
-        wrong: An item of ``grading.WRONG_REASONS``; None if the final answer is not wrong.
         answers: Number of different answers of candidates.
         one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
         cut_at: Tokens after which a limit cut it before its answer ended; None for others.
         approved: Whether the verifier approved it, before its confidence; None if it was not judged.
-        length: Length |u| of its point.
         new: Whether no earlier candidate had its text.
         expected: The surrogate's mean at its point before its evaluation.
         decided: For each round of proposals, the share that the acquisition function chose.
-        tied: The share that was drawn among several of the best candidate points.
-        readings: For each way of extracting answers (``mode``): whether the final answer is ``correct`` and
-            any candidate is (``covered``), whether an answer was ``parsed``, and the numbers of
-            ``candidates`` and ``candidates_parsed``.
         after_rounds: For each round, what there would be if the search had ended after it: whether the final
             answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
             the ``tokens`` so far; the verifier's tokens are split evenly over the rounds.
@@ -176,19 +161,15 @@ class Graded:
     candidates: Sequence[tuple[str | None, bool | None]]
     verifier: Sequence[Sequence[bool | None]]
     votes: Sequence[Mapping[str, Any]]
-    wrong: str | None = None
     answers: int = 0
     one_text: bool | None = None
     round: Sequence[int] = ()
     reward: Sequence[float | None] = ()
     cut_at: Sequence[int | None] = ()
     approved: Sequence[bool | None] = ()
-    length: Sequence[float | None] = ()
     new: Sequence[bool] = ()
     expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
-    tied: Sequence[float] = ()
-    readings: Sequence[Mapping[str, Any]] = ()
     after_rounds: Sequence[Mapping[str, Any]] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
@@ -240,13 +221,18 @@ def read_grades(folder: Path) -> dict[str, Graded]:
     Raises:
         UserError: If the folder holds no finished run, or grades of another version.
     """
+    names = {value.name for value in fields(Graded)}
+    grades: dict[str, Graded] = {}
     try:
-        return {name: Graded(**{"id": name, **stored}) for name, stored in read_json(folder / GRADES).items()}
+        for name, stored in read_json(folder / GRADES).items():
+            known = {key: value for key, value in stored.items() if key in names}
+            grades[name] = Graded(**{"id": name, **known})
     except (TypeError, AttributeError) as error:
         raise UserError(
             f"{folder / GRADES}: expected the grades of this version, got others; compute them anew with "
             f"soft-reasoning regrade {folder}"
         ) from error
+    return grades
 
 
 class Store:
