@@ -47,7 +47,6 @@ from soft_reasoning.lab.runs.files import (
     RESULTS,
     write_json,
     write_text,
-    writing,
 )
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.naming import run_name
@@ -308,12 +307,11 @@ def _write(settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], f
     shown = [tables[name].text() for name in (first, "cost") if name in tables]
     print("\n\n".join(["", *shown, *notes, ""]))
     pictures: list[str] = []
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if plots.available():
-            pictures = draw(settings, folder)
-        else:
-            notes = [*notes, plots.MISSING]
+    folder.mkdir(parents=True, exist_ok=True)
+    if plots.available():
+        pictures = draw(settings, folder)
+    else:
+        notes = [*notes, plots.MISSING]
     parts = ["# Comparison", *notes]
     for name, table in tables.items():
         save(table, folder, name)

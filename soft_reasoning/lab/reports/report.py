@@ -31,7 +31,6 @@ from soft_reasoning.lab.runs.files import (
     TABLES,
     read_json,
     write_text,
-    writing,
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import (
@@ -76,15 +75,14 @@ def write_report(folder: Path) -> list[str]:
         Notes about missing parts of the report.
 
     Raises:
-        UserError: If the folder holds no finished run, or cannot be written.
+        UserError: If the folder holds no finished run.
     """
     metrics, manifest = (read_json(folder / name) for name in (RESULTS, MANIFEST))
     grades = read_grades(folder)
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
-        with writing(folder):
-            plots.after_each_round(rounds, metrics["graded"], folder / ROUNDS_PLOT)
+        plots.after_each_round(rounds, metrics["graded"], folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
     if one_text(config, share := metrics["one_text"]):
         sigma = flatten(config)["method.embedding.sigma"]
@@ -122,12 +120,10 @@ def write_tables(folder: Path) -> Path:
     """Write every table of the finished run in ``folder`` as CSV and LaTeX; return the folder with them.
 
     Raises:
-        UserError: If ``folder`` holds no finished run, or cannot be written.
+        UserError: If ``folder`` holds no finished run.
     """
-    tables = build_tables(read_json(folder / RESULTS))
-    with writing(folder):
-        for name, table in tables.items():
-            save(table, folder / TABLES, name)
+    for name, table in build_tables(read_json(folder / RESULTS)).items():
+        save(table, folder / TABLES, name)
     return folder / TABLES
 
 

@@ -21,7 +21,6 @@ from soft_reasoning.lab.runs.files import (
     COSTS,
     GRADES,
     MANIFEST,
-    OTHER_FOLDER,
     PAGE,
     PREDICTIONS,
     REPORT,
@@ -32,9 +31,8 @@ from soft_reasoning.lab.runs.files import (
     lock,
     read_json,
     write_json,
-    writing,
 )
-from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, environment_changes
+from soft_reasoning.lab.runs.manifest import check_same_run, environment_changes
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
@@ -248,58 +246,43 @@ class Store:
 
     Args:
         folder: The folder.
-        config: The run's configuration as plain data.
+        manifest: The run's manifest (``manifest.build_manifest``).
         fresh: Whether to start over.
-        command: Its command line.
-        choices: The name of each group's choice.
-        about: Further entries of the manifest (model, device).
 
     Raises:
-        UserError: If the folder cannot be written, is in use by another process, or holds results of another
-            configuration or of other weights; if a complete line of ``samples.jsonl`` is not a record; and
-            if a method cannot write.
+        UserError: If the folder is in use by another process, or holds results of another configuration or
+            of other weights, or if a complete line of ``samples.jsonl`` is not a record.
 
     Example:
-        >>> with Store(folder, {"seed": 0}) as store:
+        >>> with Store(folder, build_manifest({"seed": 0})) as store:
         ...     store.append(Record.of(problem, result, grader))
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        config: Mapping[str, object],
-        *,
-        fresh: bool = False,
-        command: str = "",
-        choices: Mapping[str, str] | None = None,
-        about: Mapping[str, object] | None = None,
-    ) -> None:
-        self.folder: Path = Path(folder)
+    def __init__(self, folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> None:
+        self.folder = folder
         self.records: list[Record] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        self._manifest = build_manifest(config, command, choices or {}, about or {})
-        with writing(self.folder, OTHER_FOLDER):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._manifest = manifest
+        folder.mkdir(parents=True, exist_ok=True)
+        self._samples = open(folder / SAMPLES, "ab")
         try:
-            self.locked: bool = (why := lock(self._samples, self.folder)) is None
+            self.locked: bool = (why := lock(self._samples.fileno(), folder)) is None
             if why is not None:
                 self.notes.append(why)
-            with writing(self.folder):
-                if fresh:
-                    self._start_over()
-                if os.fstat(self._samples).st_size:
-                    self._resume()
-                else:
-                    write_json(self.folder / MANIFEST, self._manifest)
-                    write_json(self.folder / COSTS, self.costs)
+            if fresh:
+                self._start_over()
+            if os.fstat(self._samples.fileno()).st_size:
+                self._resume()
+            else:
+                write_json(folder / MANIFEST, manifest)
+                write_json(folder / COSTS, self.costs)
         except BaseException:
-            self.close()
+            self._samples.close()
             raise
 
     def _start_over(self) -> None:
-        os.ftruncate(self._samples, 0)
+        self._samples.truncate(0)
         for pattern in DERIVED:
             for path in self.folder.glob(pattern):
                 path.unlink()
@@ -311,11 +294,9 @@ class Store:
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
         lines = path.read_bytes()
-        if twice := lines.count(b"\n") - len(self.records):
-            self.notes.append(f"{path}: {twice} of its lines repeat a problem; the first one counts")
         whole = lines.rfind(b"\n") + 1
         if whole < len(lines):
-            os.ftruncate(self._samples, whole)
+            self._samples.truncate(whole)
             self.notes.append(f"{path}: dropped a last line that a crash cut off; that problem runs again")
         if changes := environment_changes(old, self._manifest):
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
@@ -323,11 +304,9 @@ class Store:
     def append(self, record: Record) -> None:
         """Write a problem's record and wait until it is on the disk."""
         # A row of Parquet or the hub may hold dates, decimals or pictures: ``default``.
-        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
-        with writing(self.folder):
-            while line:
-                line = line[os.write(self._samples, line) :]
-            os.fsync(self._samples)
+        self._samples.write(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
+        self._samples.flush()
+        os.fsync(self._samples.fileno())
 
     def add_costs(self, seconds: Mapping[str, float], peaks: Mapping[str, int]) -> None:
         """Add the seconds by kind since the last call, and update the peaks of memory."""
@@ -344,12 +323,8 @@ class Store:
         changed = {name: self._manifest[name] for name in ("command", "choices", "config")}
         write_json(self.folder / MANIFEST, read_json(self.folder / MANIFEST) | changed)
 
-    def close(self) -> None:
-        """Release the folder."""
-        os.close(self._samples)
-
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._samples.close()

@@ -32,7 +32,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
 )
 from soft_reasoning.lab.runs.grading import final_rule, grade
-from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
+from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import START_OVER, Graded, Record, Store, read_records
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
@@ -206,7 +206,7 @@ def run(
         )
 
     with (
-        Store(folder, config, fresh=fresh, command=command, choices=choices, about=about) as store,
+        Store(folder, build_manifest(config, command, choices, about), fresh=fresh) as store,
         follow_run(tracker, folder, config, display.say) as log,
     ):
         for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:

@@ -10,10 +10,9 @@ from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
-from soft_reasoning.lab.runs.records import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.lab.reports.viewed import page_of
-from tests.lab.runs.world import stored
+from tests.lab.runs.world import opened, stored
 
 
 def finished(
@@ -198,7 +197,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     with pytest.raises(UserError, match="manifest"):
         compare([tmp_path / "nowhere"])
     begun = tmp_path / "begun"
-    with Store(begun, {}):
+    with opened(begun, {}):
         pass
     with pytest.raises(UserError, match="finished run"):
         compare([begun])

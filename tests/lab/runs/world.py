@@ -6,6 +6,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.lab.runs.grading import final_rule, grade
+from soft_reasoning.lab.runs.manifest import build_manifest
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import Record, Store
 from soft_reasoning.lab.runs.runner import LocalLauncher, describe_run, run, write_results
@@ -62,10 +63,15 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
     return metrics | {"grader": {"name": "flexible"}}
 
 
+def opened(folder, config, *, fresh=False, **about):
+    """The store of a run of ``config``."""
+    return Store(folder, build_manifest(config, about=about), fresh=fresh)
+
+
 def stored(folder, config, results, **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
-    with Store(folder, config) as store:
+    with opened(folder, config) as store:
         for problem, result in results:
             record = Record.of(problem, result, Grader())
             store.append(record)
