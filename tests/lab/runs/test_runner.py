@@ -41,15 +41,9 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
     records = list(read_records(whole))
     assert metrics["problems"] == len(records) == 12
     assert metrics["exact_match"] == pytest.approx(sum(r.exact_match for r in records) / 12)
-    for name in (
-        line.split("(")[1].rstrip(")")
-        for line in (whole / "report.md").read_text().splitlines()
-        if line.startswith("![")
-    ):
-        assert (whole / name).read_bytes().startswith(b"<?xml")
 
 
-@pytest.mark.parametrize("cache", ["run", "none", "elsewhere"])
+@pytest.mark.parametrize("cache", ["run", "elsewhere"])
 def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path, monkeypatch, capsys, cache):
     """Such a filesystem has no locks for SQLite either, which then fails."""
     method, context, config = world
@@ -63,10 +57,9 @@ def test_a_run_into_a_folder_without_locks_uses_no_sqlite_there(world, tmp_path,
     assert (tmp_path / "elsewhere").exists() == ("elsewhere" in cache)
 
 
-@pytest.mark.parametrize("max_live", [1, 64])
-def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
+def test_order_and_batch_do_not_matter(world, whole, tmp_path):
     method, context, config = world
-    solve(problems(12)[::-1], method, context, tmp_path, config, max_live=max_live)
+    solve(problems(12)[::-1], method, context, tmp_path, config, max_live=5)
     assert kept(tmp_path) == kept(whole)
 
 
@@ -93,12 +86,11 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
     assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
 
 
-@pytest.mark.parametrize("change", [{"question": "Another question?"}, {"gold": "another"}])
-def test_changed_data_and_changed_config_are_refused(world, whole, change):
+def test_changed_data_and_changed_config_are_refused(world, whole):
     method, context, config = world
     first, *others = problems(12)
     with pytest.raises(UserError, match="problem p0 with another .*; restore the data.*fresh=true"):
-        solve([replace(first, **change), *others], method, context, whole, config)
+        solve([replace(first, gold="another"), *others], method, context, whole, config)
     with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
         solve(problems(12), method, context, whole, config | {"seed": 1})
     assert len(kept(whole)) == 12
