@@ -31,9 +31,10 @@ def file(tmp_path):
 def solved(file, *words):
     config = compose_config([f"dataset={file}", "engine=fake", "max_new_tokens=30", *words])
     problems = build_dataset(config).problems()
-    solver = LocalLauncher().start(config, problems)
-    results = {problem.answer_type: result for problem, result in solver.solve(problems, Clock())}
-    return problems, results, solver.context
+    launcher = LocalLauncher()
+    launcher.start(config, problems)
+    results = {problem.answer_type: result for problem, result in launcher.solve(problems, Clock())}
+    return problems, results, launcher.context
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ def test_a_new_option_is_typed_checked_stored_and_told_apart(here, run):
     ]
     done = run(*words, "-m", "verifier.longest=5,1000", "hydra.sweep.dir=sweep")
     assert done.returncode == 0, done.stderr
-    rows = json.loads((here / "sweep" / "sweep.json").read_text())
-    assert [row["verifier.longest"] for row in rows] == [5, 1000]
-    records = [(here / row["folder"] / "samples.jsonl").read_text().splitlines() for row in rows]
+    rows = json.loads((here / "sweep" / "comparison.json").read_text())
+    assert [row["options"]["verifier.longest"] for row in rows] == [5, 1000]
+    records = [(here / row["folders"][0] / "samples.jsonl").read_text().splitlines() for row in rows]
     scores = [[c["verified"] for c in json.loads(lines[0])["candidates"]] for lines in records]
     assert scores[0] != scores[1] == [1.0] * len(scores[1])
-    manifest = json.loads((here / rows[0]["folder"] / "manifest.json").read_text())
+    manifest = json.loads((here / rows[0]["folders"][0] / "manifest.json").read_text())
     assert manifest["choices"]["verifier"] == "brief" and manifest["config"]["verifier"]["longest"] == 5
 
     refused = run(*words, "verifier.longest=-1")

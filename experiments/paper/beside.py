@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.lab.reports.comparison import MEAN_MODEL, share
+from soft_reasoning.lab.reports.comparison import share
 from soft_reasoning.lab.reports.frame import PLACE, VERDICTS, Frame, Row, by_setting, read_runs
 from soft_reasoning.lab.reports.tables import Table, count, estimate, number, save
 from soft_reasoning.lab.runs.files import RESULTS, write_text
@@ -163,7 +163,7 @@ def beside(settings: Frame, named: str | None = None) -> Table:
     for setting, points in by_method.items():
         if len(points) > 1:
             means = (statistics.fmean(values) for values in zip(*points.values(), strict=True))
-            rows.append(_gain_row(MEAN_MODEL.format(len(points)), *setting, *means))
+            rows.append(_gain_row(f"mean of {len(points)} models", *setting, *means))
     columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
     return Table(columns, rows, labels=5)
 

@@ -22,7 +22,7 @@ ONE, TWO = (*SMALL, "seed=0"), (*SMALL, "seed=0,1")
 FEW, MORE = ((*SMALL[:-1], f"limit={limit}", "seed=0") for limit in (4, 40))
 OTHER = ("prompt=paper", "prompt.wording.head=", "prompt.wording.cue=")
 """The bundled model's wording of questions, with the verifiers' prompts of prompt=paper."""
-TABLE, ROUNDS = "Sweep", "Rounds to termination"
+TABLE, ROUNDS = "By data set", "Rounds to termination"
 ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_main_result": ("tab:main_result (also exp_main_full, exp_coverage_full, 70b)", ONE, [TABLE]),
     "paper_acquisition": ("tab:acquisition", ONE, [TABLE]),
@@ -44,7 +44,7 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_reduction": ("fig:Reduction", (*FEW, "embedding.seed=range(4)"), [TABLE]),
     "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", FEW, [TABLE]),
 }
-"""By experiment (before "-"): the paper's label, overrides for a small run, and sections of sweep.md."""
+"""By experiment (before "-"): the paper's label, overrides for a small run, and sections of comparison.md."""
 NEURONS = (
     *("--preset", "paper", "--questions", "3", "--samples", "40", "--masked", "20"),
     *("+experiment=paper_neurons", *SMALL[:-1], "limit=12"),
@@ -73,9 +73,9 @@ def main() -> None:
     for name, (label, changes, sections) in ITEMS.items():
         words, folder = [f"+experiment={name.partition('-')[0]}", *changes], args.work / name
         command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m"]
-        if ready(name, folder / "sweep.md", command, args):
+        if ready(name, folder / "comparison.md", command, args):
             parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
-            parts += read_sections(folder / "sweep.md", sections)
+            parts += read_sections(folder / "comparison.md", sections)
             if label.startswith("fig:"):
                 shutil.copy(folder / "sweep.svg", pictures / f"{name}.svg")
                 parts.append(f"![{label}](paper/{name}.svg)")
@@ -104,11 +104,10 @@ def main() -> None:
 def read_sections(path: Path, sections: Sequence[str]) -> list[str]:
     """The sections of a sweep's page, without its picture."""
     text = path.read_text(encoding="utf-8")
-    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
-    bodies = dict(zip((TABLE, *titles), text.removeprefix("# Sweep\n\n").split("\n## "), strict=True))
+    bodies = {title: body.strip() for title, _, body in (p.partition("\n") for p in text.split("\n## "))}
     parts = []
     for title in sections:
-        body = bodies[title] if title == TABLE else bodies[title].partition("\n")[2].strip()
+        body = bodies[title]
         parts += [] if title == TABLE else [f"**{title}**"]
         parts.append("\n\n".join(p for p in body.split("\n\n") if not p.startswith("![")).strip())
     return parts

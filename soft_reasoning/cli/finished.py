@@ -17,7 +17,7 @@ from soft_reasoning.configuration.parts import Setting, make
 from soft_reasoning.configuration.registry import GRADERS
 from soft_reasoning.lab.reports.comparison import combine, finished_runs
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
-from soft_reasoning.lab.runs.files import COMPARISON, GRADES, MANIFEST, PAGE, SWEEP, read_json
+from soft_reasoning.lab.runs.files import COMPARISON, GRADES, MANIFEST, PAGE, read_json
 from soft_reasoning.lab.runs.grading import final_rule
 from soft_reasoning.lab.runs.manifest import method_name
 from soft_reasoning.lab.runs.records import in_order, read_records
@@ -92,7 +92,7 @@ def regrade_main(words: Sequence[str]) -> None:
             for note in write_report(run):
                 print(note, file=sys.stderr)
         if runs:
-            combine(folder, strict=False)
+            combine(folder)
         else:
             print(f"{summary(folder)}\n\n{folder / PAGE}")
 
@@ -143,9 +143,8 @@ def show_main(words: Sequence[str]) -> None:
         if arguments.tables:
             print(write_tables(arguments.folder))
             return
-        pages = [arguments.folder / name for name in (SWEEP, COMPARISON)]
-        page = next((page for page in pages if page.is_file()), None)
-        print(page.read_text(encoding="utf-8") if page else summary(arguments.folder))
+        page = arguments.folder / COMPARISON
+        print(page.read_text(encoding="utf-8") if page.is_file() else summary(arguments.folder))
         page = (arguments.folder / PAGE).resolve()
         if page.is_file():
             print(f"\n{page}")

@@ -27,7 +27,7 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
-from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text, writing
+from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text
 from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
@@ -138,9 +138,8 @@ def opened(
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, command, {}, describe_engine(engine))
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         unlocked = lock(descriptor, folder)
         if (folder / MANIFEST).exists() and not config["fresh"]:

@@ -23,7 +23,7 @@ from soft_reasoning.lab.runs.files import PAGE, PROBES
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
-from soft_reasoning.lab.runs.runner import Launcher, Summary, run
+from soft_reasoning.lab.runs.runner import Launcher, run
 from soft_reasoning.task.learnt import Learnt
 from soft_reasoning.types import UserError
 
@@ -52,8 +52,8 @@ class Launchers:
             self._settings = settings
         try:
             if config["methods"] is None:
-                finished = run_one(job.config, job.folder, launcher, words=job.words, chosen=job.chosen)
-                print(f"{summary(finished.folder)}\n\n{finished.folder / PAGE}")
+                run_one(job.config, job.folder, launcher, words=job.words, chosen=job.chosen)
+                print(f"{summary(job.folder)}\n\n{job.folder / PAGE}")
             else:
                 run_comparison(job, launcher)
         finally:
@@ -75,8 +75,8 @@ def run_one(
     words: Sequence[str] = (),
     chosen: Mapping[str, str] | None = None,
     tracked: bool = True,
-) -> Summary:
-    """Run one method on one data set into ``folder``.
+) -> dict[str, Any]:
+    """Run one method on one data set into ``folder``; return its metrics.
 
     Args:
         settled: The configuration.
@@ -98,10 +98,11 @@ def run_one(
             learnt.check_unseen(problems)
     return run(
         problems,
-        lambda: launcher.start(config, problems, dataset.exemplars(), method),
+        launcher,
         build_grader(config),
         folder,
         config,
+        exemplars=dataset.exemplars(),
         command=shlex.join(["soft-reasoning", "run", *words]),
         choices=chosen,
         fresh=config["fresh"],
@@ -127,7 +128,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         config.label = label
         return config
 
-    def run_method(label: str, folder: Path, *change: str, tracked: bool = True) -> Summary:
+    def run_method(label: str, folder: Path, *change: str, tracked: bool = True) -> dict[str, Any]:
         typed = own_words(commands[label], *change)
         return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label], tracked=tracked)
 
@@ -139,7 +140,8 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     settings = {label: plain(config) for label, config in configs.items()}
     first = default_reference({label: method_name(config) for label, config in settings.items()})
     engines = [settings[first]["engine"], *(config["engine"] for config in settings.values())]
-    summaries: dict[str, Summary] = {}
+    metrics: dict[str, dict[str, Any]] = {}
+    folders: dict[str, Path] = {}
 
     for label in sorted(
         configs, key=lambda label: (engines.index(settings[label]["engine"]), label != first)
@@ -148,10 +150,11 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
             probe = folder / PROBES / run_name(f"{name},k={method.samples}")
             probed = run_method(label, probe, tracked=False)
-            change = [f"k={equal_samples(probed.metrics, method.samples, summaries[first].metrics)}"]
+            change = [f"k={equal_samples(probed, method.samples, metrics[first])}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
-        summaries[label] = run_method(label, folder / run_name(name), *change)
-    compare([summaries[label].folder for label in configs], folder)
+        folders[label] = folder / run_name(name)
+        metrics[label] = run_method(label, folders[label], *change)
+    compare([folders[label] for label in configs], folder)
 
 
 def own_words(words: Sequence[str], *change: str) -> list[str]:
@@ -171,7 +174,7 @@ def main(words: Sequence[str]) -> None:
         sweep = launch(launchers.run, words)
     if sweep is not None and sweep.is_dir():  # some of Hydra's flags run nothing
         with one_line_errors():
-            combine(sweep, strict="reference" in typed_keys(words))
+            combine(sweep)
 
 
 def sweep_main(words: Sequence[str]) -> None:

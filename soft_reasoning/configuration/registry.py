@@ -374,8 +374,8 @@ GROUPS: Mapping[str, Mapping[str, Part]] = {
     },
     "logging": {
         "tensorboard": part(_TRACKER, name="tensorboard"),
-        "wandb": part(_TRACKER, name="wandb", project="soft_reasoning", entity=None, mode=None, tags=[]),
-        "mlflow": part(_TRACKER, name="mlflow", uri=None, experiment="soft_reasoning"),
+        "wandb": part(_TRACKER, name="wandb", project="soft_reasoning"),
+        "mlflow": part(_TRACKER, name="mlflow", project="soft_reasoning"),
     },
 }
 """All groups of registered choices; those of models, data sets, prompts and experiments are data."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,6 @@ from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.fields import Doc
 from soft_reasoning.lab.data.sources import Row, located
 from soft_reasoning.types import Problem, UserError
-
-log: logging.Logger = logging.getLogger(__name__)
 
 LETTERS = string.ascii_uppercase
 WAYS = ("labels", "letters", "texts", "from_0", "from_1")
@@ -61,9 +58,6 @@ class Columns:
             with located(row.where):
                 if self._type_of(row.doc) == "choice":
                     ways = [*self._indices(row.doc, ways)]
-        if len(ways) < len(WAYS):  # no row fits all of them
-            others = f"; {', '.join(ways[1:])} would fit, too" if ways[1:] else ""
-            log.info("%s: the answers name choices as dataset.row.answer_as=%s%s", self.name, ways[0], others)
         return replace(self, answer_as=ways[0])
 
     def __call__(self, row: Doc, index: int) -> Problem:

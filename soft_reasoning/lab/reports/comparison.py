@@ -43,16 +43,12 @@ from soft_reasoning.lab.reports.tables import (
 )
 from soft_reasoning.lab.runs.files import (
     COMPARISON,
-    MANIFEST,
     PROBES,
     RESULTS,
-    SWEEP,
-    read_json,
     write_json,
     write_text,
-    writing,
 )
-from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
+from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.types import UserError
 
@@ -67,10 +63,9 @@ COSTS: dict[str, tuple[str, Callable[[float | None], str]]] = {
 }
 """Costs: column of the settings, and format."""
 
-SWEPT = (ACCURACY, "coverage", VERDICTS)
-"""Shares of a sweep's table and plot."""
+BY_PLACE = (ACCURACY, "coverage", VERDICTS)
+"""Shares of the table by data set, and of its plot."""
 GAIN = "gain of soft_reasoning over the best other method, points"
-MEAN_MODEL = "mean of {} models"
 MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
 
@@ -88,11 +83,7 @@ COST_NOTE = (
     "Tokens, sequences and time are per problem. Memory is the peak. Decided: the share of points that the "
     "acquisition function chose."
 )
-RELATIVE_NOTE = "In percent. A cell over all data sets is the ratio of their sums."
-ENGINE_NOTES = {
-    "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
-    "VLLMEngine": "No memory is shown for vLLM, whose statistics do not report it.",
-}
+FAKE_NOTE = "The fake engine wrote these answers, which say nothing about any model."
 ALIKE = (
     "The soft token has little effect, so raise embedding.sigma or place it last: for most questions nearly "
     "all candidates are the same text under "
@@ -105,49 +96,37 @@ def finished_runs(folder: Path) -> list[Path]:
     return sorted(run for run in runs if run.parent.name != PROBES and run != folder)
 
 
-def combine(folder: Path, *, strict: bool = True) -> None:
+def combine(folder: Path) -> None:
     """Write the page of the finished runs below ``folder``, which is a comparison's or a sweep's.
 
     Raises:
-        UserError: If there is no finished run, or as :func:`compare`.
+        UserError: If there is no finished run.
     """
     if not (folders := finished_runs(folder)):
         raise UserError(f"{folder}: expected finished runs, found none; see the output of its jobs")
-    methods = all(
-        run.parent == folder and read_json(run / MANIFEST)["config"].get("methods") for run in folders
-    )
-    compare(folders, folder, page=COMPARISON if methods else SWEEP, strict=strict)
+    compare(folders, folder)
 
 
-def compare(
-    folders: Sequence[str | Path],
-    folder: str | Path | None = None,
-    *,
-    page: str = COMPARISON,
-    strict: bool = True,
-) -> dict[str, Table]:
+def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> dict[str, Table]:
     """Return tables of finished runs by the names of their files, with a row per setting.
 
     Runs that differ only in their seed share a row. Others are tested against the ``reference`` of the runs'
-    configuration, or its default (:func:`default_reference`).
+    configuration (:func:`find_reference`).
 
     Args:
         folders: Folders of finished runs.
-        folder: Where to write the page, the tables as CSV and LaTeX, the plots and ``comparison.json``, a row
-            per setting; most tables are printed, too. None writes nothing.
-        page: The name of the page. With ``sweep.md`` come a table in the paper's layout and ``sweep.json``, a
-            row per run.
-        strict: As of :func:`find_reference`.
+        folder: Where to write ``comparison.md``, its tables as CSV and LaTeX, its plots and
+            ``comparison.json``, a row per setting; two tables are printed, too. None writes nothing.
 
     Raises:
-        UserError: If a folder holds no finished run, or ``reference`` names no setting.
+        UserError: If a folder holds no finished run.
     """
     settings = by_setting(read_runs([Path(path) for path in folders]))
-    reference = find_reference(settings, settings["config"].iloc[0][0].get("reference"), strict=strict)
+    reference = find_reference(settings, settings["config"].iloc[0][0].get("reference"))
     settings = against(settings, reference)
-    tables = build_tables(settings, reference, sweep=page == SWEEP)
+    tables = build_tables(settings, reference)
     if folder is not None:
-        _write(settings, tables, build_notes(settings, reference), Path(folder), page)
+        _write(settings, tables, build_notes(settings, reference), Path(folder))
     return tables
 
 
@@ -166,10 +145,9 @@ QUALITY: dict[str, Callable[[Row], str]] = {
 """The columns of the first table, with functions that format a row of the settings."""
 
 
-def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, Table]:
+def build_tables(settings: Frame, reference: str) -> dict[str, Table]:
     """Return the tables of ``settings`` (:func:`against`): shares, differences, rounds and costs."""
-    difference = DIFFERENCE_NOTE.format(reference=reference)
-    quality = _table(settings, QUALITY, f"Differences from {reference}", difference)
+    quality = _table(settings, QUALITY, "Methods", DIFFERENCE_NOTE.format(reference=reference))
     bold = [(i, quality.columns.index("difference")) for i in np.flatnonzero(settings["shown"])]
     shown = {name: cost for name, cost in COSTS.items() if settings[cost[0]].notna().any()}
     costs: dict[str, Callable[[Row], str]] = {
@@ -185,11 +163,11 @@ def build_tables(settings: Frame, reference: str, *, sweep: bool) -> dict[str, T
     }
     ratios = _ratios(settings, reference, [column for column, _ in shown.values()])
     tables = {
-        "sweep": sweep_table(settings) if sweep else None,
         "comparison": replace(quality, bold=bold),
+        "sweep": table_by_place(settings),
         "rounds": rounds_table(settings),
         "cost": _table(settings, costs, "Cost", COST_NOTE),
-        "cost_relative": _table(ratios, relative, f"Cost relative to {reference}", RELATIVE_NOTE),
+        "cost_relative": _table(ratios, relative, f"Cost relative to {reference}", "In percent."),
     }
     return {name: table for name, table in tables.items() if table and table.rows}
 
@@ -205,13 +183,8 @@ def _table(settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: 
 
 
 def _ratios(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
-    """Costs as shares of the reference's, also of sums over the data sets that every method has."""
+    """Costs as shares of those of the reference in the same place."""
     costs = settings[[*PLACE, "label", *columns]]
-    labels = costs.groupby(["model", "shots"])["label"]
-    complete = costs[costs.groupby(PLACE)["label"].transform("size") == labels.transform("nunique")]
-    spent = complete.groupby(["model", "shots", "label"], as_index=False, sort=False)
-    sums = spent[[*columns]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": "all"})
-    costs = pd.concat([costs, sums[spent.size()["size"] > 1]])
     base = costs[costs["label"] == reference].drop(columns="label")
     pairs = costs.merge(base, on=PLACE, suffixes=("", " of the reference"))
     for column in columns:
@@ -220,10 +193,10 @@ def _ratios(settings: Frame, reference: str, columns: Sequence[str]) -> Frame:
     return pairs[pairs["label"] != reference]
 
 
-def swept_shares(settings: Frame) -> Frame:
+def shares_by_place(settings: Frame) -> Frame:
     """Return a row per setting and share: ``mean``, interval, text (``cell``), whether it is ``bold``."""
     parts = list[Frame]()
-    for name in SWEPT:
+    for name in BY_PLACE:
         rows = settings[settings[name].notna()]
         if name == VERDICTS:  # compared where verifiers are, not where methods are
             rows = rows.loc[[" verifier=" in f" {label}" for label in rows["label"]]]
@@ -235,36 +208,30 @@ def swept_shares(settings: Frame) -> Frame:
     return pd.concat(parts)
 
 
-def sweep_table(settings: Frame) -> Table:
+def table_by_place(settings: Frame) -> Table:
     """Return accuracy and coverage, a row for each setting and a column for each data set.
 
     With a single data set the columns are the metrics. Blocks of rows are by model, metric and number of
     shots, as in the paper, and a row has the gain of Soft Reasoning. An accuracy is bold if it is higher than
     the reference's by a difference that is shown.
     """
-    frame = swept_shares(settings)
+    frame = shares_by_place(settings)
     frame = pd.concat([frame, _gains(frame)])
     single = settings["data set"].nunique() == 1
     head = ["model", "shots"] if single else ["model", "metric", "shots"]
-    for name in ("model", "metric"):  # in their order, the means over models last
+    for name in ("model", "metric"):  # in their order
         frame[name] = pd.Categorical(frame[name], frame[name].unique())
     frame = frame.sort_values([*head, "position"], kind="stable").astype({"model": str, "metric": str})
     frame["metric"] += " %"
-    return _wide(frame, head, "metric" if single else "data set")
+    return replace(_wide(frame, head, "metric" if single else "data set"), title="By data set")
 
 
 def _gains(frame: Frame) -> Frame:
-    """Rows with the gain of the first ``soft_reasoning`` over the best other method, in points.
-
-    If several models have one, further rows have the means over the models.
-    """
+    """Rows with the gain of the first ``soft_reasoning`` over the best other method, in points."""
     accuracy = frame[frame["metric"] == ACCURACY]
     ours = accuracy["method"] == PREFERRED
     gains = accuracy[ours].groupby(PLACE)["mean"].first() - accuracy[~ours].groupby(PLACE)["mean"].max()
     rows = (100 * gains.dropna()).rename("mean").reset_index()
-    if (models := rows["model"].nunique()) > 1:
-        means = rows.groupby(["shots", "data set"], as_index=False)["mean"].mean()
-        rows = pd.concat([rows, means.assign(model=MEAN_MODEL.format(models))])
     cells = rows["mean"].map("{:+.1f}".format)
     return rows.assign(cell=cells, label=GAIN, metric=ACCURACY, position=math.inf, bold=False)
 
@@ -310,7 +277,7 @@ def _wide(frame: Frame, head: Sequence[str], columns: str, last: str = "label") 
 def build_notes(settings: Frame, reference: str) -> list[str]:
     """Return the notes under the tables."""
     notes = [NOTE.format(reference=reference), *_budgets(settings)]
-    notes += [note for engine, note in ENGINE_NOTES.items() if engine in [*settings["engine"]]]
+    notes += [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
     alike = [row.label for _, row in settings.iterrows() if one_text(row.config[0], row.one_text)]
     if alike:
         notes.append(f"{ALIKE}{'; '.join(dict.fromkeys(alike))}.")
@@ -319,64 +286,40 @@ def build_notes(settings: Frame, reference: str) -> list[str]:
 
 def _budgets(settings: Frame) -> list[str]:
     """A note on the methods that had another's tokens under ``budget=equal``."""
-    runs = [
-        (config.get("label") or label, config)
-        for label, configs in zip(settings["label"], settings["config"], strict=True)
-        for config in configs
-        if config.get("budget") == "equal"
-    ]
-    if not runs:
+    rows = [row for _, row in settings.iterrows() if row.config[0].get("budget") == "equal"]
+    if not rows:
         return []
-    first = default_reference({label: method_name(config) for label, config in runs})
-    samples: dict[str, set[int]] = {label: set() for label, _ in runs if label != first}
-    for label, config in runs:
-        if label != first and tokens_scale_with_samples(config["method"]):
-            samples[label].add(config["method"]["samples"])
-    matched = [f"{label} ({', '.join(map(str, sorted(n)))})" for label, n in samples.items() if n]
+    first = default_reference({row.label: row.method for row in rows})
+    samples: dict[str, set[int]] = {}
+    for row in rows:
+        if row.label != first and tokens_scale_with_samples(row.config[0]["method"]):
+            samples.setdefault(row.label, set()).update(c["method"]["samples"] for c in row.config)
+    matched = [f"{label} ({', '.join(map(str, sorted(n)))})" for label, n in samples.items()]
     return [
         f"Equal budget: samples were chosen to write as many tokens as {first} generates: "
-        f"{', '.join(matched) or 'of no method'}. With a budget of their own: "
-        f"{', '.join(label for label, n in samples.items() if not n) or 'none'}."
+        f"{', '.join(matched) or 'of no method'}. All others have a budget of their own."
     ]
 
 
-def _write(
-    settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], folder: Path, page: str
-) -> None:
-    """Write the page, tables, plots, and rows of settings and runs into ``folder``; print what is short."""
-    shown = [table.text() for name, table in tables.items() if name in ("sweep", "comparison", "cost")]
+def _write(settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], folder: Path) -> None:
+    """Write the page, tables, plots and a row per setting into ``folder``; print what is short."""
+    first = "sweep" if settings["data set"].nunique() > 1 else "comparison"
+    shown = [tables[name].text() for name in (first, "cost") if name in tables]
     print("\n\n".join(["", *shown, *notes, ""]))
     pictures: list[str] = []
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if plots.available():
-            pictures = draw(settings, folder, sweep=page == SWEEP)
-        else:
-            notes = [*notes, plots.MISSING]
+    folder.mkdir(parents=True, exist_ok=True)
+    if plots.available():
+        pictures = draw(settings, folder)
+    else:
+        notes = [*notes, plots.MISSING]
+    parts = ["# Comparison", *notes]
     for name, table in tables.items():
         save(table, folder, name)
-    first, *others = tables.values()
-    notes = [*notes, *([] if page == SWEEP else [first.note])]
-    parts = [f"# {page.partition('.')[0].capitalize()}", first.markdown(), *notes]
-    for table in others:
-        parts += [f"## {table.title}", table.note, table.markdown()]
+        parts += [f"## {table.title}", table.markdown(), table.note]
     parts += [f"![{name}]({name})" for name in pictures]
-    rows = [row for _, row in settings.iterrows()]
-    write_json(folder / "comparison.json", [_record(row) for row in rows])
-    if page == SWEEP:
-        write_json(folder / "sweep.json", [run for row in rows for run in _run_records(row)])
-    write_text(folder / page, "\n\n".join(parts) + "\n")
-    print(folder / page)
-
-
-def _place(row: Row) -> dict[str, Any]:
-    return {"model": row.model, "dataset": row["data set"], "shots": row.shots}
-
-
-def _run_records(row: Row) -> list[dict[str, Any]]:
-    """The rows of sweep.json: for each run of a setting its folder, options and results."""
-    runs = zip(row.folder, row.seed, row.results, strict=True)
-    return [{"folder": f, **_place(row), **row.options, "seed": seed, **results} for f, seed, results in runs]
+    write_json(folder / "comparison.json", [_record(row) for _, row in settings.iterrows()])
+    write_text(folder / COMPARISON, "\n\n".join(filter(None, parts)) + "\n")
+    print(folder / COMPARISON)
 
 
 def _record(row: Row) -> dict[str, Any]:
@@ -388,9 +331,17 @@ def _record(row: Row) -> dict[str, Any]:
     values |= {"kv": row.kv, "activations": row.activations, "decided": row.decided}
     if row.n > 0:
         values |= {name: row[name] for name in ("difference", "low", "high", "n", "p_uncorrected", "p")}
-    known = {name: None if math.isnan(value) else float(value) for name, value in values.items()}
-    curve = mean_curve(row.results)
-    return {"label": row.label, **_place(row), "runs": int(row.runs), "curve": curve, **known}
+    return {
+        "label": row.label,
+        "model": row.model,
+        "dataset": row["data set"],
+        "shots": row.shots,
+        "options": row.options,
+        "folders": row.folder,
+        "runs": int(row.runs),
+        "curve": mean_curve(row.results),
+        **{name: None if math.isnan(value) else float(value) for name, value in values.items()},
+    }
 
 
 def mean_curve(results: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
@@ -402,13 +353,14 @@ def mean_curve(results: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]
     return [(fmean(p["tokens"] for p in points), fmean(p["accuracy"] for p in points)) for points in rounds]
 
 
-def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
-    """Draw a sweep, and accuracy against tokens for each place; return the names of the files."""
-    names: list[str] = []
-    if sweep and settings["accuracy"].notna().any():
-        draw_sweep(settings, folder / "sweep.svg")
-        names.append("sweep.svg")
-    places = settings[settings["accuracy"].notna()].groupby(PLACE, sort=False)
+def draw(settings: Frame, folder: Path) -> list[str]:
+    """Draw all settings, and accuracy against tokens for each place; return the names of the files."""
+    settings = settings[settings["accuracy"].notna()]
+    if settings.empty:
+        return []
+    names = ["sweep.svg"]
+    draw_sweep(settings, folder / names[0])
+    places = settings.groupby(PLACE, sort=False)
     for place, there in places:
         if len(there) > 1:
             end = f"-{run_name(*map(str, place))}" if len(places) > 1 else ""
@@ -418,7 +370,7 @@ def draw(settings: Frame, folder: Path, *, sweep: bool) -> list[str]:
 
 
 def draw_sweep(settings: Frame, path: Path) -> None:
-    """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
+    """Plot the settings: a distribution over seeds, lines over a numeric option, or bars by setting."""
     if len(settings) == 1:
         shares = pd.Series([run.get("exact_match") for run in settings["results"].iloc[0]], dtype=float)
         plots.distribution((100 * shares.dropna()).tolist(), settings["label"].iloc[0], path)
@@ -427,7 +379,7 @@ def draw_sweep(settings: Frame, path: Path) -> None:
     at, name = settings["label"], None
     if len(options.columns) == 1 and options.iloc[:, 0].map(type).isin([int, float]).all():
         at, name = options.iloc[:, 0], options.columns[0]
-    frame = swept_shares(settings)
+    frame = shares_by_place(settings)
     frame = frame[frame["metric"] != VERDICTS]
     places = frame["label"].map(dict(zip(settings["label"], at, strict=True)))
     plots.sweep(frame.assign(at=places), path, name)

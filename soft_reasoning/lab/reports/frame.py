@@ -11,7 +11,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -19,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from soft_reasoning.lab.reports.report import graded
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
 from soft_reasoning.lab.reports.tables import MISSING
 from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
@@ -36,8 +34,8 @@ PLACE = ["model", "shots", "data set"]
 """Settings in the same place can be compared problem by problem."""
 PLACE_KEYS = {"method", "model", "dataset", "model.path", "dataset.name", "dataset.shots", "method.name"}
 """Options that have columns of their own."""
-CHOSEN_FIRST = ("label", "method"), ("experiment", "preset")
-"""Options that decide others, before the choices of single groups."""
+CHOSEN_FIRST = ("experiment", "preset")
+"""Choices that decide others."""
 PREFERRED = "soft_reasoning"
 """The method of the default reference."""
 
@@ -80,7 +78,7 @@ def read_runs(folders: Sequence[Path]) -> Frame:
         {
             "model": _short_names([str(config.get("model.path")) for config in flat]),
             "shots": [int(config.get("dataset.shots") or 0) for config in flat],  # the bundled data have none
-            "data set": _dataset_names(flat),
+            "data set": _short_names([_dataset(config) for config in flat]),
             "method": [method_name(config) for config in configs],
             "position": [_position(config) for config in configs],
             "engine": [(manifest.get("model") or {}).get("engine") for manifest in manifests],
@@ -115,19 +113,14 @@ def _short_names(paths: Sequence[str]) -> list[str]:
     return [short[path] if names[short[path]] == 1 else path for path in paths]
 
 
-def _dataset_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The name of each data set; of several with one name, that of the file or of the hub's data set.
+def _dataset(config: Mapping[str, Any]) -> str:
+    """The name of a data set; one that is given by its columns is named by its file or its hub's id.
 
-    Their questions may have the same ids, by which they must not be paired.
+    Questions of two such data sets may have the same ids, by which they must not be paired.
     """
-    names, sources = [str(config.get("dataset.name")) for config in configs], list[str]()
-    for config in configs:
-        path, hub = config.get("dataset.path"), ("id", "config", "split")
-        parts = [os.path.abspath(path)] if path else [config.get(f"dataset.hub.{part}") for part in hub]
-        sources.append(" ".join(str(part) for part in parts if part))
-    shared = Counter(name for name, _ in {*zip(names, sources, strict=True)})
-    shown = zip(names, _short_names(sources), strict=True)
-    return [short if shared[name] > 1 else name for name, short in shown]
+    name, path = str(config.get("dataset.name")), config.get("dataset.path")
+    source = os.path.abspath(path) if path else config.get("dataset.hub.id")
+    return str(source or name) if name == "custom" else name
 
 
 def _position(config: Mapping[str, Any]) -> int:
@@ -150,22 +143,20 @@ def _options(runs: Frame) -> list[dict[str, Any]]:
         rows.append({name: run.config["label"] if name == "label" else run.method} | values)
     table: Frame = pd.DataFrame(rows, dtype=object)
     table = table.where(table.notna(), None)
-    table = table[[key for key in table if table[key].nunique(dropna=False) > 1]]
-    groups = {key for chosen in runs["choices"] for key in chosen}
+    first = [name, *CHOSEN_FIRST, *sorted({key for chosen in runs["choices"] for key in chosen})]
 
-    def rank(key: str) -> int:
-        for i, keys in enumerate((*CHOSEN_FIRST, groups)):
-            if key in keys:
-                return i
-        return len(CHOSEN_FIRST) + 1 + ("." in key and not key.endswith("._target_"))
+    def order(key: str) -> tuple[int, int, str]:  # a decisive key before those that it decides
+        return first.index(key) if key in first else len(first), key.count("."), key
 
     kept: list[str] = []
-    for _, keys in groupby(sorted(table, key=lambda key: (rank(key), key.count("."), key)), rank):
-        known = [runs[place] for place in PLACE] + [table[key] for key in kept]
-        for key in keys:
-            varies = table[key].groupby(known, dropna=False, sort=False).nunique(dropna=False).max() > 1
-            if key == name or varies and not any(table[key].equals(table[other]) for other in kept):
-                kept.append(key)
+    for key in sorted(table, key=order):
+        known = [runs[place] for place in PLACE] + [table[other] for other in kept]
+        several = table[key].nunique(dropna=False) > 1
+        varies = (
+            several and table[key].groupby(known, dropna=False, sort=False).nunique(dropna=False).max() > 1
+        )
+        if varies or several and key == name:
+            kept.append(key)
     return [dict(zip(kept, values, strict=True)) for values in table[kept].to_numpy().tolist()]
 
 
@@ -201,7 +192,7 @@ def by_setting(runs: Frame) -> Frame:
         ],
         axis=1,
     ).reset_index()
-    problems = settings["results"].map(lambda results: fmean(map(graded, results)))
+    problems = settings["results"].map(lambda results: fmean(run["graded"] for run in results))
     for name in shares:  # verdicts are several for each problem, and do not vary as single answers do
         known = problems * (name != VERDICTS)
         intervals = [wilson(share, n) for share, n in zip(settings[name], known, strict=True)]
@@ -218,27 +209,17 @@ def default_reference(methods: Mapping[str, str]) -> str:
     return PREFERRED if PREFERRED in preferred else [*preferred, *methods][0]
 
 
-def find_reference(settings: Frame, label: str | None, *, strict: bool = True) -> str:
-    """Return the label that has all words of ``label`` and the fewest others; of None the default one.
+def find_reference(settings: Frame, label: str | None) -> str:
+    """Return the label that has all words of ``label`` and the fewest others, else the default one.
 
-    Args:
-        settings: The settings.
-        label: The configured ``reference``.
-        strict: Whether a reference that is not among them is an error. An experiment may name one that a
-            smaller sweep leaves out, and then the default is taken.
-
-    Raises:
-        UserError: If ``strict``, and no label has all words.
+    An experiment may name a reference that a smaller sweep leaves out; a line says so.
     """
     methods = dict(zip(settings["label"], settings["method"], strict=True))
     if label is not None:
         words = {*label.split()}
         if named := [known for known, method in methods.items() if words <= {*known.split(), method}]:
             return min(named, key=lambda known: len(known.split()))
-        error = UserError(f"reference: expected one of {', '.join(methods)}, got {label}")
-        if strict:
-            raise error
-        print(error)
+        print(f"reference: expected one of {', '.join(methods)}, got {label}")
     return default_reference(methods)
 
 

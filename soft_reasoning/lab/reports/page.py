@@ -10,9 +10,8 @@ import gzip
 import hashlib
 import json
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from soft_reasoning.judge.final import stored_verdicts
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.lab.runs.files import PAGE, write_text
 from soft_reasoning.lab.runs.records import Graded, Record, read_records
-from soft_reasoning.types import Candidate
 
 KINDS = {
     "right": ("correct", "the final answer is correct"),
@@ -43,70 +41,31 @@ def kind_of(graded: Graded) -> str:
     return "right" if graded.correct else "lost" if graded.covered else "wrong"
 
 
-def facts_of(candidate: Candidate, place: int, entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is known of a candidate by name, as text.
-
-    Args:
-        candidate: The candidate.
-        place: Its place in its round, from 0.
-        entry: The round's entry of the trace.
-    """
-    c, proposal = candidate, entry.get("proposal") or {}
-    mean, sd, delta, first = (
-        _at(values, place)
-        for values in (
-            proposal.get("mean"),
-            proposal.get("sd"),
-            entry.get("deltas"),
-            entry.get("first_tokens"),
-        )
-    )
-    numbers = {
-        "reward": c.reward,
-        "verdict": c.verified,
-        "agreement": None if c.judged == c.verified else c.judged,
-        "coherence": c.coherence,
-        "expected": mean,
-        "deviation": sd,
-        "delta": delta,
-    }
-    facts = {name: f"{value:.3f}" for name, value in numbers.items() if value is not None}
-    if first is not None:
-        facts["first token"] = json.dumps(first, ensure_ascii=False)
-    return facts | {"tokens": f"{c.generated_tokens}{', cut' * c.cut}"}
-
-
-def _at(values: Sequence[Any] | None, place: int) -> Any:
-    """The value of a candidate in a round's ``values``, which may lack it."""
-    return values[place] if values and place < len(values) else None
-
-
 def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
-    """Return the rounds of a problem for the template: cards of candidates, and what the verifier said."""
-    result, first, cards = record.result, dict[str, int](), list[dict[str, Any]]()
+    """Return the rounds of a problem for the template: cards of candidates, and what the verifier said.
+
+    A card's ``same`` is the number of the first candidate with the same text, if that is an earlier one.
+    """
+    result, first, cards = record.result, dict[str, int](), defaultdict[int, list[dict[str, Any]]](list)
     rows = zip(result.candidates, graded.candidates, strict=True)
     for number, (candidate, (answer, right)) in enumerate(rows, start=1):
         same = first.setdefault(candidate.written.strip(), number)
-        earlier = same if same < number else None
-        cards.append(
-            {"number": number, "candidate": candidate, "answer": answer, "right": right, "same": earlier}
-        )
+        card = {"number": number, "candidate": candidate, "answer": answer, "right": right}
+        cards[candidate.round].append(card | {"same": same if same < number else None})
     traced = zip(result.trace, stored_verdicts(result.trace), graded.verifier, strict=True)
-    entries = {entry.get("round"): (entry, verdict, right) for entry, verdict, right in traced}
+    entries = {entry.get("round"): (entry, verdict, rights) for entry, verdict, rights in traced}
     rounds: list[dict[str, Any]] = []
-    for number, group in groupby(sorted(cards, key=_round), key=_round):
+    for number in sorted(cards):
         entry, verdict, rights = entries.get(number, ({}, None, ()))
-        rounds.append({"number": number, "cards": [*group], "verdict": verdict, "rights": rights})
-        for place, card in enumerate(rounds[-1]["cards"]):
-            soft = _at(entry.get("tokens"), place) or ()
-            card["facts"] = facts_of(card["candidate"], place, entry)
-            card["near"] = [token.get("nearest", []) for token in soft]
-            card["made of"] = [token["weights"] for token in soft if "weights" in token]
+        rounds.append(
+            {"number": number, "cards": cards[number], "entry": entry, "verdict": verdict, "rights": rights}
+        )
     return rounds
 
 
-def _round(card: Mapping[str, Any]) -> int:
-    return card["candidate"].round
+def value_at(values: Sequence[Any] | None, place: int) -> Any:
+    """The value of a candidate in a round's ``values``, which may lack it."""
+    return values[place] if values and place < len(values) else None
 
 
 def write_page(
@@ -143,7 +102,7 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update({"pack": pack, "digest": _digest, "data": _data})
+    templates.filters.update({"pack": pack, "digest": _digest, "data": _data, "at": value_at})
     page = templates.get_template("page.html").render(
         title=title,
         about=[

@@ -70,13 +70,9 @@ def panels(
 def percent_axis(axes: Any, name: str) -> None:
     """Limit the ``name`` ("x" or "y") axis to 0..100, at least 10 long, to hide tiny differences."""
     low, high = getattr(axes, f"get_{name}lim")()
-    middle, half = (low + high) / 2, max((high - low) / 2, 5)
-    low, high = middle - half, middle + half
-    if low < 0:
-        low, high = 0, max(high, 10)
-    if high > 100:
-        low, high = min(low, 90), 100
-    getattr(axes, f"set_{name}lim")(low, high)
+    half = min(max((high - low) / 2, 5), 50)
+    middle = min(max((low + high) / 2, half), 100 - half)
+    getattr(axes, f"set_{name}lim")(middle - half, middle + half)
 
 
 def log_axis(axes: Any, base: int) -> None:

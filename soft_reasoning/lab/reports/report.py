@@ -31,7 +31,6 @@ from soft_reasoning.lab.runs.files import (
     TABLES,
     read_json,
     write_text,
-    writing,
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import (
@@ -43,22 +42,11 @@ from soft_reasoning.lab.runs.records import (
 )
 from soft_reasoning.types import Problem, shortened
 
-EXTRACTION = (
-    "An answer that could not be parsed counts as wrong. The run searched and voted with its own extraction. "
-    "The other rows only read the texts of the final answers again."
-)
 ROUNDS = (
-    "Accuracy, rewards and the mean length |u| of points are over the problems that still search in a round. "
-    "Coverage is over all problems and all rounds so far."
+    "Accuracy and rewards are over the problems that still search in a round. Coverage is over all problems "
+    "and all rounds so far."
 )
-VERIFIER = (
-    "The verdicts on the first round's candidates, compared with the reference answers. The last row is over "
-    "all rounds without a correct candidate."
-)
-WRONG = (
-    "Shares of all problems: no candidate is correct; the verifier approved of no correct candidate; it "
-    "approved of one, but another answer was chosen."
-)
+VERIFIER = "The verdicts on the first round's candidates, compared with the reference answers."
 
 ONE_TEXT = (
     "For {share:.0f} % of the questions nearly all candidates are the same text, so the soft token has "
@@ -67,12 +55,6 @@ ONE_TEXT = (
     "token last (placement=last)."
 )
 """Share of such questions from which the report warns."""
-
-AUC = {
-    "all": "surrogate ranks a correct candidate above a wrong one %",
-    "new": "surrogate ranks a correct candidate above a wrong one, among new texts %",
-}
-"""How well the surrogate predicted correct and wrong candidates before their evaluation; chance is 50 %."""
 
 INTERVALS = "Intervals are at 95 % (Wilson's score), for drawing other questions."
 
@@ -93,20 +75,18 @@ def write_report(folder: Path) -> list[str]:
         Notes about missing parts of the report.
 
     Raises:
-        UserError: If the folder holds no finished run, or cannot be written.
+        UserError: If the folder holds no finished run.
     """
     metrics, manifest = (read_json(folder / name) for name in (RESULTS, MANIFEST))
     grades = read_grades(folder)
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
-        with writing(folder):
-            plots.after_each_round(rounds, graded(metrics), folder / ROUNDS_PLOT)
-    notes, warning = [] if plots.available() else [plots.MISSING], list[str]()
-    if one_text(config, share := metrics.get("one_text")):
+        plots.after_each_round(rounds, metrics["graded"], folder / ROUNDS_PLOT)
+    notes = [] if plots.available() else [plots.MISSING]
+    if one_text(config, share := metrics["one_text"]):
         sigma = flatten(config)["method.embedding.sigma"]
-        warning.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
-        notes += warning
+        notes.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
     total = round((metrics["candidates"] or 0) * metrics["problems"])
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
@@ -122,7 +102,7 @@ def write_report(folder: Path) -> list[str]:
     parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
-    tables = [replace(headline, note=" ".join([INTERVALS, *warning])), *others]
+    tables = [replace(headline, note=" ".join([INTERVALS, *notes])), *others]
     write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
     if _ungraded(grades):
         questions = [record.problem for record in read_records(folder) if record.problem.id in grades]
@@ -140,12 +120,10 @@ def write_tables(folder: Path) -> Path:
     """Write every table of the finished run in ``folder`` as CSV and LaTeX; return the folder with them.
 
     Raises:
-        UserError: If ``folder`` holds no finished run, or cannot be written.
+        UserError: If ``folder`` holds no finished run.
     """
-    tables = build_tables(read_json(folder / RESULTS))
-    with writing(folder):
-        for name, table in tables.items():
-            save(table, folder / TABLES, name)
+    for name, table in build_tables(read_json(folder / RESULTS)).items():
+        save(table, folder / TABLES, name)
     return folder / TABLES
 
 
@@ -173,10 +151,10 @@ def _answered(number: int, problem: Problem, grade: Graded) -> str:
 
 def _sentence(metrics: Metrics) -> list[str]:
     """What happened in one sentence, and a blank line; nothing without graded answers."""
-    solved, covered = metrics.get("exact_match"), metrics.get("coverage")
+    solved, covered = metrics["exact_match"], metrics["coverage"]
     if solved is None or covered is None:
         return []
-    problems, several = graded(metrics), (metrics["candidates"] or 0) > 1
+    problems, several = metrics["graded"], (metrics["candidates"] or 0) > 1
     coverage = f"; {covered * problems:.0f} have a correct candidate" if several else ""
     known = " with a reference answer" if problems < metrics["problems"] else ""
     counts = f"{solved * problems:.0f} of {problems} questions{known} were answered correctly"
@@ -191,31 +169,23 @@ def build_tables(metrics: Metrics) -> dict[str, Table]:
     """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
-        "accuracy %": lambda row: _share(row, "exact_match", row.get("problems", graded(metrics))),
-        "coverage %": lambda row: _share(row, "coverage", row.get("problems", graded(metrics))),
+        "accuracy %": lambda row: _share(row, "exact_match", row["problems"]),
+        "coverage %": lambda row: _share(row, "coverage", row["problems"]),
     }
     in_round = {
         "accuracy %": lambda row: percent(row["accuracy"]),
         "coverage %": lambda row: percent(row["coverage"]),
         "reward": lambda row: number(row["reward"], 3),
         "best reward": lambda row: number(row["best_reward"], 3),
-        "mean |u|": lambda row: number(row["length"]),
     }
     rounds = [(str(row["round"] + 1), row) for row in metrics["by_round"]]
     verdicts = [(name.replace("_", " "), part) for name, part in (metrics["verifier"] or {}).items()]
-    wrong = metrics["wrong"].items() if verdicts else ()
-    unparsed = {
-        "unparsed %": lambda row: percent(row["unparsed"]),
-        "candidates unparsed %": lambda row: percent(row["candidate_unparsed"]),
-    }
-    extraction, difficulty = metrics["extraction"].items(), metrics["by_difficulty"].items()
+    difficulty = metrics["by_difficulty"].items()
     tables = {
         "headline": _headline(metrics),
         "rounds": Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
         "difficulty": Table.of("difficulty", difficulty, problems | answers, "By difficulty"),
-        "extraction": Table.of("extraction", extraction, answers | unparsed, "By extraction", EXTRACTION),
         "verifier": Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
-        "wrong": Table.of("", wrong, {"%": percent}, "Wrong answers", WRONG),
         "tokens": _tokens(metrics),
         "time": _times(metrics["seconds"]),
     }
@@ -242,11 +212,6 @@ def _times(seconds: Mapping[str, float]) -> Table:
     return Table.of("kind", parts.items(), columns, "Cost")
 
 
-def graded(metrics: Metrics) -> int:
-    """Return the number of a run's problems with a reference answer."""
-    return metrics.get("graded", metrics["problems"])  # runs of version 0.2 lack it
-
-
 def _share(metrics: Metrics, name: str, problems: int) -> str:
     """Format a share of ``problems`` with its interval, in percent."""
     value = metrics.get(name)
@@ -254,7 +219,7 @@ def _share(metrics: Metrics, name: str, problems: int) -> str:
 
 
 def _headline(metrics: Metrics) -> Table:
-    problems = graded(metrics)
+    problems = metrics["graded"]
 
     def shown(name: str) -> str:
         return _share(metrics, name, problems)
@@ -268,25 +233,15 @@ def _headline(metrics: Metrics) -> Table:
         *([f"{name} %", shown(name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["correct candidates %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
-        *(
-            [f"accuracy, {mode} extraction %", _share(reading, "exact_match", problems)]
-            for mode, reading in metrics["extraction"].items()
-        ),
         ["Search", ""],
         ["candidates per problem", number(metrics["candidates"], 1)],
-        ["  different texts", number(metrics.get("texts"), 1)],
-        ["  different answers", number(metrics.get("answers"), 1)],
+        ["  different texts", number(metrics["texts"], 1)],
+        ["  different answers", number(metrics["answers"], 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["points that the acquisition function chose %", percent(metrics["decided"])],
-        ["  drawn among several that it values most %", percent(metrics.get("tied"))],
-        *(
-            [AUC[texts], percent(part)]
-            for texts, part in (metrics.get("auc") or {}).items()
-            if part is not None
-        ),
+        ["surrogate ranks a correct candidate above a wrong one %", percent(metrics.get("surrogate_auc"))],
         ["Cost", ""],
         ["time", duration(metrics["seconds"].get("total"))],
-        ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
         *(
             [f"{title}, peak", memory(metrics["peak_bytes"][kind])]
             for kind, title in (("kv", "keys and values"), ("activations", "activations"))

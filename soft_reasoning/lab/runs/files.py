@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ PAGE = "report.html"
 TABLES = "tables"
 """Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 COMPARISON = "comparison.md"
-SWEEP = "sweep.md"
 PROBES = "probes"
 """Inside a comparison: runs that only determine the number of samples of an equal budget."""
 
@@ -42,17 +39,6 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected the file of a finished run, got one that cannot be read; {fix}"
-        ) from error
-
-
-@contextmanager
-def writing(folder: Path, fix: str = "fix that") -> Generator[None]:
-    """Turn an OSError while writing into ``folder``, such as a full disk, into a UserError with ``fix``."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{folder}: expected a writable folder, got {error.strerror or error}; {fix}"
         ) from error
 
 
@@ -93,9 +79,8 @@ def write_json(path: Path, value: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` atomically."""
     draft = path.with_name(path.name + ".part")
-    with writing(path.parent):
-        with open(draft, "wb") as file:
-            file.write(encode(text))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+    with open(draft, "wb") as file:
+        file.write(encode(text))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)

@@ -5,13 +5,13 @@ A record is graded when it is written, and again only by ``soft-reasoning regrad
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
-from soft_reasoning.answers import MODES, AnswerGrader, Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.judge.final import (
     FinalAnswer,
     SearchHistory,
@@ -27,10 +27,6 @@ from soft_reasoning.types import Candidate, UserError
 NEARLY_ALL = 0.8
 """Share of a question's candidates with one text at which the search has found nothing but this text."""
 
-WRONG_REASONS = ("uncovered", "rejected", "outvoted")
-"""Why final answers are wrong: no candidate is correct, the verifier approved no correct candidate, or it did
-and another answer was chosen."""
-
 
 def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None) -> Graded:
     """Grade the final answer and every candidate of a record.
@@ -42,27 +38,22 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
     """
     problem, result, kind = record.problem, record.result, record.problem.answer_type
     candidates, (answer, answers) = result.candidates, read_answers(record, grader)
-    known: dict[str | None, bool | None] = {}
 
+    @cache
     def right(answer: str | None) -> bool | None:
-        if answer not in known:
-            known[answer] = grader.correct(answer, problem)
-        return known[answer]
+        return grader.correct(answer, problem)
 
-    correct, rights = right(answer), [right(a) for a in answers]
+    rights = [right(a) for a in answers]
     written, difficulty = [c.written for c in candidates], problem.doc.get("difficulty")
     approved = [None if c.judged is None else c.judged >= 0.5 for c in candidates]
-    approvals = [judged for judged, good in zip(approved, rights, strict=True) if good]
-    rejected = all(judged is False for judged in approvals)
-    wrong = "uncovered" if not approvals else "rejected" if rejected else "outvoted"
     proposals = [entry.get("proposal") or {} for entry in result.trace]
     verdicts = stored_verdicts(result.trace)
     votes = count_votes(SearchHistory(candidates, verdicts, grader, kind), final)
     return Graded(
         id=problem.id,
         answer=answer,
-        correct=correct,
-        covered=bool(approvals),
+        correct=right(answer),
+        covered=any(rights),
         difficulty=None if difficulty is None else str(difficulty),
         candidates=[*zip(answers, rights, strict=True)],
         verifier=[[right(a) for a in verdict.answers] for verdict in verdicts],
@@ -70,19 +61,15 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
             asdict(v) | {"right": right(v.answer), "chosen": grader.equal(v.answer, result.answer, kind)}
             for v in votes
         ],
-        wrong=wrong if correct is False else None,
         answers=len(same_answers(answers, grader, kind)),
         one_text=_one_text(written),
         round=[c.round for c in candidates],
         reward=[c.reward for c in candidates],
         cut_at=[tokens_when_cut(c, kind) for c in candidates],
         approved=approved,
-        length=[None if c.u is None else math.hypot(*c.u) for c in candidates],
         new=[text not in written[:i] for i, text in enumerate(written)],
         expected=_expected(candidates, [proposal.get("mean") or () for proposal in proposals]),
         decided=[p["decided"] for p in proposals if p.get("decided") is not None],
-        tied=[p["tied"] for p in proposals if p.get("tied") is not None],
-        readings=[_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)],
         after_rounds=[*_after_rounds(record, grader, final)],
         usage={role: asdict(usage) for role, usage in result.usage.items()},
     )
@@ -127,25 +114,6 @@ def _one_text(texts: Sequence[str]) -> bool | None:
     return max(Counter(texts).values()) >= NEARLY_ALL * len(texts) if len(texts) > 1 else None
 
 
-def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:
-    """The package's grader in each mode, with the tolerances of ``grader``; then ``grader`` if custom."""
-    base = grader if isinstance(grader, Grader) else Grader()
-    graders: list[AnswerGrader] = [Grader(base.absolute, base.relative, mode, base.same) for mode in MODES]
-    return graders if grader.name in MODES else [*graders, grader]
-
-
-def _reading(record: Record, grader: AnswerGrader) -> dict[str, Any]:
-    problem, (answer, answers) = record.problem, read_answers(record, grader)
-    return {
-        "mode": grader.name,
-        "correct": grader.correct(answer, problem),
-        "covered": None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
-        "parsed": answer is not None,
-        "candidates": len(answers),
-        "candidates_parsed": len(answers) - answers.count(None),
-    }
-
-
 def _after_rounds(
     record: Record, grader: AnswerGrader, final: FinalAnswer | None
 ) -> Iterator[dict[str, Any]]:
@@ -172,16 +140,9 @@ def _after_rounds(
 
 def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:
     """Return the rule of a run's final answers, if it is a :class:`FinalAnswer`; else None."""
-    settings = (config.get("method") or {}).get("final") or {}
-    if "rule" not in settings:  # a method without such a rule
-        return None
-    unread = {("keep", 1.0), ("power", 0.5)}  # options that earlier versions wrote
-    values = {
-        key: value
-        for key, value in settings.items()
-        if key != "_target_" and value is not None and (key, value) not in unread
-    }
+    settings = {**((config.get("method") or {}).get("final") or {})}
+    settings.pop("_target_", None)
     try:
-        return FinalAnswer(**values)
+        return FinalAnswer(**settings) if "rule" in settings else None
     except (TypeError, UserError):  # another class, or a rule of another version
         return None

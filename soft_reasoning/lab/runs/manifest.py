@@ -103,9 +103,9 @@ PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 def build_manifest(
     config: Mapping[str, object],
-    command: str,
-    choices: Mapping[str, str],
-    about: Mapping[str, object],
+    command: str = "",
+    choices: Mapping[str, str] | None = None,
+    about: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a new run.
 
@@ -117,13 +117,13 @@ def build_manifest(
     """
     return {
         "command": command,
-        "choices": dict(choices),
+        "choices": {**(choices or {})},
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "model": None,
         "device": None,
         "plugins": plugin_sources(config) | learnt_sources(config),
-        **about,
+        **(about or {}),
         "config": json.loads(json.dumps(config, default=str)),
     }
 

@@ -20,7 +20,6 @@ from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock, Job
-from soft_reasoning.schedule.method import Method
 from soft_reasoning.schedule.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
@@ -54,9 +53,9 @@ class RayActor:
         if problems or config != self._config:
             self._replaying.close()
             self._completions = None
-            self._solver = self._launcher.start(config, problems, exemplars)
-            self._scheduler, self._config = Scheduler(self._solver.context.engine), config
-        return self._solver.about
+            self._about = self._launcher.start(config, problems, exemplars)
+            self._scheduler, self._config = Scheduler(self._launcher.context.engine), config
+        return self._about
 
     async def solve(
         self,
@@ -67,12 +66,12 @@ class RayActor:
     ) -> tuple[Problem, Result]:
         """Return the problem and its result; the engine has the store of ``completions``."""
         await self.begin(config, exemplars)
-        context = self._solver.context
+        context = self._launcher.context
         if completions != self._completions:
             self._replaying.close()
             self._replaying.enter_context(replaying(completions, context.engines))
             self._completions = completions
-        job = Job[Any](problem, self._solver.method, context)
+        job = Job[Any](problem, self._launcher.method, context)
         self._scheduler.add(job)
         while not job.done():  # each call of ``solve`` advances all jobs in its turn
             self._scheduler.step()
@@ -81,7 +80,9 @@ class RayActor:
 
 
 class RayLauncher:
-    """Keeps its workers and their engines from one run to the next.
+    """Solves on workers, and keeps them and their engines from one run to the next.
+
+    It is a ``runs.runner.Launcher``. Times by kind and memory are not measured.
 
     Args:
         address: As in :func:`connect`.
@@ -107,13 +108,9 @@ class RayLauncher:
         self._workers: list[Any] = []
 
     def start(
-        self,
-        config: Mapping[str, Any],
-        problems: Sequence[Problem],
-        exemplars: Sequence[Exemplar] = (),
-        method: Method | None = None,
-    ) -> RaySolver:
-        """Return a solver when the first worker is ready.
+        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
+    ) -> Mapping[str, Any]:
+        """As ``Launcher.start``; returns when the first worker is ready.
 
         Raises:
             UserError: Without Ray, a cluster at the address or enough CPUs or GPUs, and if an engine cannot
@@ -126,7 +123,35 @@ class RayLauncher:
                 num_cpus=self._cpus, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=-1
             )
             self._workers = [actor.remote() for _ in range(number)]
-        return RaySolver(self._ray, self._workers, config, problems, exemplars)
+        self._run = self._ray.put(dict(config)), self._ray.put(list(exemplars))
+        self._max_live = config["max_live"]
+        with self._errors():
+            starting = [worker.begin.remote(*self._run, problems) for worker in self._workers]
+            ready, _ = self._ray.wait(starting)
+            return self._ray.get(ready[0])
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        """As ``Launcher.solve``, without ``watch``: a worker reports a problem's tokens when it is finished.
+
+        A store in the run's folder is open only to workers on its machine.
+        """
+        from ray.util import ActorPool
+
+        def submit(worker: Any, problem: Problem) -> Any:
+            return worker.solve.remote(*self._run, problem, completions)
+
+        pool: Any = ActorPool(self._workers * self._max_live)  # a worker has ``max_live`` problems at a time
+        with self._errors():
+            yield from pool.map_unordered(submit, problems)
+
+    def peaks(self) -> Mapping[str, int]:
+        return {}
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
@@ -136,48 +161,6 @@ class RayLauncher:
             if self._started_ray:
                 self._ray.shutdown()
             self._ray, self._workers = None, []
-
-
-class RaySolver:
-    """A run on Ray workers; a ``runs.runner.Solver``. Times by kind and memory are not measured."""
-
-    def __init__(
-        self,
-        ray: Any,
-        workers: Sequence[Any],
-        config: Mapping[str, Any],
-        problems: Sequence[Problem],
-        exemplars: Sequence[Exemplar],
-    ) -> None:
-        self._ray, self._run = ray, (ray.put(dict(config)), ray.put(list(exemplars)))
-        self._pool = [*workers] * config["max_live"]  # a worker has ``max_live`` problems at a time
-        with self._errors():
-            starting = [worker.begin.remote(*self._run, problems) for worker in workers]
-            ready, _ = ray.wait(starting)
-            self.about: Mapping[str, Any] = ray.get(ready[0])
-
-    def peaks(self) -> dict[str, int]:
-        return {}
-
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        clock: Clock,
-        completions: StoreFile | None = None,
-        watch: Callable[[Sequence[int]], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        """As ``Solver.solve``, without ``watch``: a worker reports a problem's tokens when it is finished.
-
-        In the run's folder, only workers on its machine have the store.
-        """
-        from ray.util import ActorPool
-
-        def submit(worker: Any, problem: Problem) -> Any:
-            return worker.solve.remote(*self._run, problem, completions)
-
-        pool: Any = ActorPool(self._pool)
-        with self._errors():
-            yield from pool.map_unordered(submit, problems)
 
     @contextmanager
     def _errors(self) -> Generator[None]:

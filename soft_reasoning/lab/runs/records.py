@@ -21,7 +21,6 @@ from soft_reasoning.lab.runs.files import (
     COSTS,
     GRADES,
     MANIFEST,
-    OTHER_FOLDER,
     PAGE,
     PREDICTIONS,
     REPORT,
@@ -32,9 +31,8 @@ from soft_reasoning.lab.runs.files import (
     lock,
     read_json,
     write_json,
-    writing,
 )
-from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, environment_changes
+from soft_reasoning.lab.runs.manifest import check_same_run, environment_changes
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
@@ -42,17 +40,11 @@ START_OVER = "start over with fresh=true, or choose another folder with hydra.ru
 COVERAGE_AT = 5
 """Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
 
-MEMORY = ("kv", "activations")
-"""Kinds of an engine's memory other than the weights: keys and values, and everything else."""
-
 DERIVED = (
     *(RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{TABLES}/*.csv", f"{TABLES}/*.tex"),
     *("*.svg", "*.png", "*.pdf", f"{COMPLETIONS}*"),
 )
 """Files that are removed when a run starts over: those computed from the others, and the completions."""
-
-COUNTS = {count.name for count in fields(Usage)}
-"""Counts of tokens; records of version 0.3 have further ones."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +80,15 @@ class Record:
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
             candidates.append(Candidate(**stored))
-        usage: dict[str, Usage] = {}
-        for role, counts in line["usage"].items():
-            usage[role] = Usage(**{name: count for name, count in counts.items() if name in COUNTS})
         return cls(
             Problem(line["doc_id"], line["question"], line["target"], line["answer_type"], doc=line["doc"]),
             Result(
                 line["answer"],
                 tuple(candidates),
                 tuple(line["trace"]),
-                usage,
-                tuple(line.get("prompt", ())),  # older records lack it, and whether the model thinks
-                line.get("thinks", False),
+                {role: Usage(**counts) for role, counts in line["usage"].items()},
+                tuple(line["prompt"]),
+                line["thinks"],
             ),
             line["extraction"],
             line["exact_match"],
@@ -135,7 +124,7 @@ class Graded:
     """A graded problem: an entry of ``grades.json``, from which metrics, tables and pages are computed.
 
     ``correct`` and other verdicts are None without a reference answer. The lists from ``round`` to
-    ``expected`` hold a value per candidate. Entries of version 0.3 lack all that has a default.
+    ``expected`` hold a value per candidate.
 
     Attributes:
         id: The problem's id.
@@ -147,21 +136,15 @@ class Graded:
         verifier: For each entry of the trace, whether the verifier's answers are correct.
         votes: The answers by descending weight: the values of a ``judge.final.Vote``, whether the answer is
             ``right``, and whether it was ``chosen``.
-        wrong: An item of ``grading.WRONG_REASONS``; None if the final answer is not wrong.
         answers: Number of different answers of candidates.
         one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
         cut_at: Tokens after which a limit cut it before its answer ended; None for others.
         approved: Whether the verifier approved it, before its confidence; None if it was not judged.
-        length: Length |u| of its point.
         new: Whether no earlier candidate had its text.
         expected: The surrogate's mean at its point before its evaluation.
         decided: For each round of proposals, the share that the acquisition function chose.
-        tied: The share that was drawn among several of the best candidate points.
-        readings: For each way of extracting answers (``mode``): whether the final answer is ``correct`` and
-            any candidate is (``covered``), whether an answer was ``parsed``, and the numbers of
-            ``candidates`` and ``candidates_parsed``.
         after_rounds: For each round, what there would be if the search had ended after it: whether the final
             answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
             the ``tokens`` so far; the verifier's tokens are split evenly over the rounds.
@@ -176,19 +159,15 @@ class Graded:
     candidates: Sequence[tuple[str | None, bool | None]]
     verifier: Sequence[Sequence[bool | None]]
     votes: Sequence[Mapping[str, Any]]
-    wrong: str | None = None
     answers: int = 0
     one_text: bool | None = None
     round: Sequence[int] = ()
     reward: Sequence[float | None] = ()
     cut_at: Sequence[int | None] = ()
     approved: Sequence[bool | None] = ()
-    length: Sequence[float | None] = ()
     new: Sequence[bool] = ()
     expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
-    tied: Sequence[float] = ()
-    readings: Sequence[Mapping[str, Any]] = ()
     after_rounds: Sequence[Mapping[str, Any]] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
@@ -240,13 +219,18 @@ def read_grades(folder: Path) -> dict[str, Graded]:
     Raises:
         UserError: If the folder holds no finished run, or grades of another version.
     """
+    names = {value.name for value in fields(Graded)}
+    grades: dict[str, Graded] = {}
     try:
-        return {name: Graded(**{"id": name, **stored}) for name, stored in read_json(folder / GRADES).items()}
+        for name, stored in read_json(folder / GRADES).items():
+            known = {key: value for key, value in stored.items() if key in names}
+            grades[name] = Graded(**{"id": name, **known})
     except (TypeError, AttributeError) as error:
         raise UserError(
             f"{folder / GRADES}: expected the grades of this version, got others; compute them anew with "
             f"soft-reasoning regrade {folder}"
         ) from error
+    return grades
 
 
 class Store:
@@ -262,58 +246,43 @@ class Store:
 
     Args:
         folder: The folder.
-        config: The run's configuration as plain data.
+        manifest: The run's manifest (``manifest.build_manifest``).
         fresh: Whether to start over.
-        command: Its command line.
-        choices: The name of each group's choice.
-        about: Further entries of the manifest (model, device).
 
     Raises:
-        UserError: If the folder cannot be written, is in use by another process, or holds results of another
-            configuration or of other weights; if a complete line of ``samples.jsonl`` is not a record; and
-            if a method cannot write.
+        UserError: If the folder is in use by another process, or holds results of another configuration or
+            of other weights, or if a complete line of ``samples.jsonl`` is not a record.
 
     Example:
-        >>> with Store(folder, {"seed": 0}) as store:
+        >>> with Store(folder, build_manifest({"seed": 0})) as store:
         ...     store.append(Record.of(problem, result, grader))
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        config: Mapping[str, object],
-        *,
-        fresh: bool = False,
-        command: str = "",
-        choices: Mapping[str, str] | None = None,
-        about: Mapping[str, object] | None = None,
-    ) -> None:
-        self.folder: Path = Path(folder)
+    def __init__(self, folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> None:
+        self.folder = folder
         self.records: list[Record] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        self._manifest = build_manifest(config, command, choices or {}, about or {})
-        with writing(self.folder, OTHER_FOLDER):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._manifest = manifest
+        folder.mkdir(parents=True, exist_ok=True)
+        self._samples = open(folder / SAMPLES, "ab")
         try:
-            self.locked: bool = (why := lock(self._samples, self.folder)) is None
+            self.locked: bool = (why := lock(self._samples.fileno(), folder)) is None
             if why is not None:
                 self.notes.append(why)
-            with writing(self.folder):
-                if fresh:
-                    self._start_over()
-                if os.fstat(self._samples).st_size:
-                    self._resume()
-                else:
-                    write_json(self.folder / MANIFEST, self._manifest)
-                    write_json(self.folder / COSTS, self.costs)
+            if fresh:
+                self._start_over()
+            if os.fstat(self._samples.fileno()).st_size:
+                self._resume()
+            else:
+                write_json(folder / MANIFEST, manifest)
+                write_json(folder / COSTS, self.costs)
         except BaseException:
-            self.close()
+            self._samples.close()
             raise
 
     def _start_over(self) -> None:
-        os.ftruncate(self._samples, 0)
+        self._samples.truncate(0)
         for pattern in DERIVED:
             for path in self.folder.glob(pattern):
                 path.unlink()
@@ -325,11 +294,9 @@ class Store:
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
         lines = path.read_bytes()
-        if twice := lines.count(b"\n") - len(self.records):
-            self.notes.append(f"{path}: {twice} of its lines repeat a problem; the first one counts")
         whole = lines.rfind(b"\n") + 1
         if whole < len(lines):
-            os.ftruncate(self._samples, whole)
+            self._samples.truncate(whole)
             self.notes.append(f"{path}: dropped a last line that a crash cut off; that problem runs again")
         if changes := environment_changes(old, self._manifest):
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
@@ -337,11 +304,9 @@ class Store:
     def append(self, record: Record) -> None:
         """Write a problem's record and wait until it is on the disk."""
         # A row of Parquet or the hub may hold dates, decimals or pictures: ``default``.
-        line = memoryview(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
-        with writing(self.folder):
-            while line:
-                line = line[os.write(self._samples, line) :]
-            os.fsync(self._samples)
+        self._samples.write(encode(json.dumps(record.line(), ensure_ascii=False, default=str) + "\n"))
+        self._samples.flush()
+        os.fsync(self._samples.fileno())
 
     def add_costs(self, seconds: Mapping[str, float], peaks: Mapping[str, int]) -> None:
         """Add the seconds by kind since the last call, and update the peaks of memory."""
@@ -358,12 +323,8 @@ class Store:
         changed = {name: self._manifest[name] for name in ("command", "choices", "config")}
         write_json(self.folder / MANIFEST, read_json(self.folder / MANIFEST) | changed)
 
-    def close(self) -> None:
-        """Release the folder."""
-        os.close(self._samples)
-
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._samples.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
 )
 from soft_reasoning.lab.runs.grading import final_rule, grade
-from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
+from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import START_OVER, Graded, Record, Store, read_records
 from soft_reasoning.lab.runs.tracking import Tracker, follow_run
@@ -44,16 +44,24 @@ from soft_reasoning.schedule.scheduler import MAX_LIVE, drive
 from soft_reasoning.types import Problem, Result, UserError
 
 ENGINE = ("model", "device", "batch_invariant", "layout", "independent")
-"""The manifest's entries that a solver states."""
+"""The manifest's entries that a launcher states."""
 
 
-class Solver(Protocol):
-    """Solves problems with one method, in this process or elsewhere.
+class Launcher(Protocol):
+    """Solves the problems of runs, one run after the other, and keeps its engines between them."""
 
-    ``about`` holds entries of the manifest: model, device, whether candidates are ``independent`` samples.
-    """
+    def start(
+        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
+    ) -> Mapping[str, Any]:
+        """Prepare a run of ``config``; an engine is reused if the configuration allows it.
 
-    about: Mapping[str, Any]
+        Returns:
+            Entries of the manifest: model, device, whether candidates are ``independent`` samples.
+
+        Raises:
+            UserError: If a prompt is too long.
+        """
+        ...
 
     def solve(
         self,
@@ -73,77 +81,31 @@ class Solver(Protocol):
         """Return the peak bytes of an engine so far, by kind; empty if unknown."""
         ...
 
-
-class Launcher(Protocol):
-    """Starts solvers and keeps their engines between runs."""
-
-    def start(
-        self,
-        config: Mapping[str, Any],
-        problems: Sequence[Problem],
-        exemplars: Sequence[Exemplar] = (),
-        method: Method | None = None,
-    ) -> Solver:
-        """Return a solver for ``config``; engines are reused if the next configuration allows it.
-
-        ``method`` is that of ``config``, if it is built already; workers elsewhere build their own.
-
-        Raises:
-            UserError: If a prompt is too long.
-        """
-        ...
-
     def close(self) -> None:
         """Release engines and processes."""
         ...
 
 
-class LocalSolver:
-    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
-
-    def __init__(self, method: Method, context: Context, max_live: int = MAX_LIVE) -> None:
-        self.method, self.context, self.max_live = method, context, max_live
-        self.about: Mapping[str, Any] = {
-            **describe_engine(context.engine),
-            "loaded": describe_loaded(context.engine),
-            "layout": context.prompts.layout,
-            "independent": bool(getattr(method, "independent", False)),
-        }
-
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        clock: Clock,
-        completions: StoreFile | None = None,
-        watch: Callable[[Sequence[int]], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        """As ``Solver.solve``."""
-        with replaying(completions, self.context.engines):
-            yield from drive(
-                problems, self.method, self.context, max_live=self.max_live, clock=clock, watch=watch
-            )
-
-    def peaks(self) -> Mapping[str, int]:
-        return dict(self.context.engine.peak_bytes)
-
-
 class LocalLauncher:
-    """Loads an engine and keeps it until a configuration needs another engine."""
+    """Solves in this process, and keeps its engine until a configuration needs another one.
+
+    ``method`` and ``context`` are those of the run that was started last.
+    """
+
+    method: Method
+    context: Context
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._settings: Any = None
         self._models = SecondModels()
+        self.max_live = MAX_LIVE
 
     def start(
-        self,
-        config: Mapping[str, Any],
-        problems: Sequence[Problem],
-        exemplars: Sequence[Exemplar] = (),
-        method: Method | None = None,
-    ) -> LocalSolver:
+        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
+    ) -> Mapping[str, Any]:
         """As ``Launcher.start``."""
-        method, settings = method or build_method(config), config["engine"]
+        method, settings = build_method(config), config["engine"]
         check_wording(config["prompt"], method)
         if self._engine is None or self._settings != settings:
             self._close_engine()
@@ -154,7 +116,24 @@ class LocalLauncher:
         context = build_context(config, self._engine, exemplars, self._models, method)
         check_fits(method, context)
         check_problems(problems, context)
-        return LocalSolver(method, context, config["max_live"])
+        self.method, self.context, self.max_live = method, context, config["max_live"]
+        return describe_run(method, context)
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        clock: Clock,
+        completions: StoreFile | None = None,
+        watch: Callable[[Sequence[int]], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        """As ``Launcher.solve``."""
+        with replaying(completions, self.context.engines):
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, watch=watch
+            )
+
+    def peaks(self) -> Mapping[str, int]:
+        return self.context.engine.peak_bytes
 
     def close(self) -> None:
         """Release all models."""
@@ -167,28 +146,21 @@ class LocalLauncher:
             self._engine = None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A finished run: its folder and its metrics (as in ``results.json``)."""
-
-    folder: Path
-    metrics: Mapping[str, Any]
-
-
 def run(
     problems: Iterable[Problem],
-    start: Callable[[], Solver],
+    launcher: Launcher,
     grader: AnswerGrader,
     folder: str | Path,
     config: Mapping[str, Any],
     *,
+    exemplars: Sequence[Exemplar] = (),
     command: str = "",
     choices: Mapping[str, str] | None = None,
     fresh: bool = False,
     progress: bool = True,
     tracker: Tracker | None = None,
     report: Callable[[Path], Iterable[str]] | None = None,
-) -> Summary:
+) -> dict[str, Any]:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
     Every finished problem is stored before it counts, so an interrupted run does not lose it. Completions of
@@ -196,10 +168,11 @@ def run(
 
     Args:
         problems: The problems, with distinct ids.
-        start: Starts the solver; not called if the folder holds a record of every problem.
+        launcher: Solves; not started if the folder holds a record of every problem.
         grader: Grades answers.
         folder: The run's folder.
         config: The configuration as plain data.
+        exemplars: The exemplars of the prompt.
         command: The run's command line, for its manifest.
         choices: The name of each group's choice, by which tables distinguish runs.
         fresh: Whether to start over.
@@ -207,15 +180,18 @@ def run(
         tracker: Follows the run.
         report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
 
+    Returns:
+        The metrics, as in ``results.json``.
+
     Raises:
-        UserError: If ``Store``, the solver or ``tracker`` raises it, if there are no problems, or if
+        UserError: If ``Store``, ``launcher`` or ``tracker`` raises it, if there are no problems, or if
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems, folder = list(problems), Path(folder)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    solver = None if not fresh and holds_all(folder, problems) else start()
-    about = describe_stored(folder) if solver is None else solver.about
+    solved_before = not fresh and holds_all(folder, problems)
+    about = describe_stored(folder) if solved_before else launcher.start(config, problems, exemplars)
     display, final, rows = Progress(len(problems), enabled=progress), final_rule(config), list[Graded]()
 
     def count(record: Record) -> None:
@@ -230,7 +206,7 @@ def run(
         )
 
     with (
-        Store(folder, config, fresh=fresh, command=command, choices=choices, about=about) as store,
+        Store(folder, build_manifest(config, command, choices, about), fresh=fresh) as store,
         follow_run(tracker, folder, config, display.say) as log,
     ):
         for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
@@ -240,7 +216,7 @@ def run(
             count(record)
         if display.done:
             display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
-        solved = () if solver is None else _solve(problems, solver, grader, store, config, display)
+        solved = () if solved_before else _solve(problems, launcher, grader, store, config, display)
         try:
             with display:
                 for record in solved:
@@ -257,12 +233,12 @@ def run(
         write_results(folder, metrics, rows)
         for note in report(folder) if report is not None else ():
             display.say(note)
-    return Summary(folder, metrics)
+    return metrics
 
 
 def _solve(
     problems: Iterable[Problem],
-    solver: Solver,
+    launcher: Launcher,
     grader: AnswerGrader,
     store: Store,
     config: Mapping[str, Any],
@@ -276,14 +252,24 @@ def _solve(
     stored = {record.problem.id for record in store.records}
     todo = [problem for problem in problems if problem.id not in stored]
     clock, last = Clock(), perf_counter()
-    for problem, result in solver.solve(todo, clock, completions, display.work):
+    for problem, result in launcher.solve(todo, clock, completions, display.work):
         record = Record.of(problem, result, grader)
         with clock.measure("store"):
             store.append(record)
         time = perf_counter()
-        store.add_costs(clock.taken() | {"total": time - last}, solver.peaks())
+        store.add_costs(clock.taken() | {"total": time - last}, launcher.peaks())
         last = time
         yield record
+
+
+def describe_run(method: Method, context: Context) -> dict[str, Any]:
+    """Return the manifest's entries about the engine and the method; ``loaded`` is a line for the user."""
+    return {
+        **describe_engine(context.engine),
+        "loaded": describe_loaded(context.engine),
+        "layout": context.prompts.layout,
+        "independent": bool(getattr(method, "independent", False)),
+    }
 
 
 def holds_all(folder: Path, problems: Iterable[Problem]) -> bool:
@@ -299,7 +285,7 @@ def holds_all(folder: Path, problems: Iterable[Problem]) -> bool:
 
 
 def describe_stored(folder: Path) -> dict[str, Any]:
-    """Return what the solver of the run in ``folder`` stated, from its manifest.
+    """Return what the launcher of the run in ``folder`` stated, from its manifest.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
     """

@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from soft_reasoning.checks import finite
 from soft_reasoning.lab.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, read_json
 from soft_reasoning.lab.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
+SAVED = (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST, "*.svg")
+"""The files of a run that go to W&B and MLflow."""
+
 
 @dataclass(frozen=True)
 class Tracker:
-    """Follows runs with the library ``name``; the report's files go to W&B and MLflow.
+    """Follows runs with the library ``name``; its own environment variables set all but the project.
 
     Args:
         name: ``tensorboard`` (event files in the run's folder), ``wandb`` or ``mlflow``.
-        project: W&B's project.
-        entity: W&B's team or user; None is the account's default.
-        mode: W&B's ``online``, ``offline`` or ``disabled``; None is the environment variable WANDB_MODE.
-        tags: W&B's tags of every run.
-        uri: MLflow's tracking server or database, such as ``sqlite:///mlflow.db``; None is its default.
-        experiment: MLflow's experiment, which is created if it does not exist.
+        project: W&B's project, or MLflow's experiment.
     """
 
     name: str
     project: str = "soft_reasoning"
-    entity: str | None = None
-    mode: str | None = None
-    tags: Sequence[str] = ()
-    uri: str | None = None
-    experiment: str = "soft_reasoning"
 
-    def begin(self, folder: Path, config: Mapping[str, Any]) -> tuple[Any, Callable[[str], object]]:
+    def begin(self, folder: Path) -> tuple[Any, Callable[[str], object]]:
         """Begin to follow the run in ``folder``.
 
         Returns:
@@ -49,28 +39,20 @@ class Tracker:
         from accelerate import PartialState, tracking
 
         PartialState()  # needed by accelerate's log
-        place = {"name": folder.name, "group": folder.parent.name}
+        name, group = folder.name, folder.parent.name
         if self.name == "wandb":
             from wandb import Settings
 
             quiet = Settings(console="off")  # standard output is for results
-            account = {"entity": self.entity, "mode": self.mode, "tags": self.tags}
-            run = tracking.WandBTracker(self.project, dir=str(folder), settings=quiet, **place, **account)
+            run = tracking.WandBTracker(self.project, dir=str(folder), settings=quiet, name=name, group=group)
             run.start()
-            run.store_init_configuration(dict(config))
-            return run, partial(run.tracker.save, base_path=str(folder), policy="now")
+            return run, lambda file: run.tracker.save(file, base_path=str(folder), policy="now")
         if self.name == "mlflow":
-            from mlflow import set_tracking_uri
-
-            if self.uri is not None:
-                set_tracking_uri(self.uri)
-            run = tracking.MLflowTracker(self.experiment, run_name=folder.name, tags=place)
+            run = tracking.MLflowTracker(self.project, run_name=name, tags={"group": group})
             run.start()
-            run.store_init_configuration(result_keys(config))
             return run, run.log_artifact
         run = tracking.TensorBoardTracker(self.name, folder, flush_secs=10)
         run.start()
-        run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, 0)
         return run, lambda file: None
 
 
@@ -91,7 +73,8 @@ def follow_run(
         return
     folder, following = folder.absolute(), True
     try:
-        run, save = tracker.begin(folder, config)
+        run, save = tracker.begin(folder)
+        run.store_init_configuration({key: str(value) for key, value in result_keys(config).items()})
     except Exception as error:  # the libraries share no base class
         raise UserError(
             f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
@@ -117,8 +100,7 @@ def follow_run(
             if finite(value)
         }
         attempt(run.log, numbers, metrics["problems"])
-        paths = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-        for path in [*filter(Path.is_file, paths), *sorted(folder.glob("*.svg"))]:
+        for path in (path for pattern in SAVED for path in sorted(folder.glob(pattern))):
             attempt(save, str(path))
     finally:
         with suppress(Exception):  # a run that stays active would keep the next one from its start

@@ -28,9 +28,7 @@ def test_problems_in_their_order(jsonl):
     assert problems[3].doc == ROWS[3] and len(problems) == 20
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"), [(None, 20), (1, 1), (7, 7), (7.0, 7), (99, 20), (0.25, 5), (0.01, 1)]
-)
+@pytest.mark.parametrize(("limit", "count"), [(None, 20), (7.0, 7), (99, 20), (0.25, 5), (0.01, 1)])
 def test_limits(jsonl, limit, count):
     assert len(ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, limit=limit))) == count
 
@@ -49,7 +47,6 @@ def test_a_seeded_sample(jsonl):
     [
         ({"limit": 0}, "limit: expected a count of at least 1 or a fraction below 1, got 0"),
         ({"offset": -1}, "offset: expected a whole number"),
-        ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
         ({"row": "soft_reasoning.lab.data.nothing.problem"}, "row: expected the dotted name"),
         ({"path": ["a.csv"]}, "^path: expected the path of a file, got "),
     ],
@@ -70,7 +67,6 @@ def test_bad_rows_are_named(tmp_path):
     for line, message in [
         ({"answer": "#### 1"}, "expected a field 'question', got answer"),
         ({"question": "  ", "answer": "#### 1"}, "expected text in field 'question'"),
-        ({"question": "q", "answer": "1"}, "expected '#### <number>'"),
         ({"question": "q", "answer": "#### many"}, "expected a number in field 'answer', got 'many'"),
     ]:
         file = tmp_path / "rows.jsonl"
@@ -94,7 +90,6 @@ def test_bad_rows_are_named(tmp_path):
             {"qid": "x", "term": "T", "description": "d", "question": "Q?", "answer": True},
             Problem("strategyqa-x", "T: d. Q?", "True", "boolean"),
         ),
-        ("aime_2024", {"id": 60, "problem": "Q?", "answer": "033"}, Problem("aime_2024-60", "Q?", "33")),
         ("aime_2025", {"id": "0", "problem": "Q?", "answer": "70"}, Problem("aime_2025-0", "Q?", "70")),
     ],
 )

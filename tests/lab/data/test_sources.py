@@ -49,13 +49,10 @@ def test_values_stay_as_they_are_written(tmp_path):
     ("name", "text", "message"),
     [
         ("rows.jsonl", '{"a": 1}\n{"a": \n', "after .*rows.jsonl line 1: expected JSONL in UTF-8"),
-        ("rows.jsonl", '{"a": 1}\n[1]\n', "after .*rows.jsonl line 1: .*no object"),
         ("rows.json", '{"a": 1}', "no list of objects"),
         ("rows.csv", "a,b\n1,2\n1\n", "after .*rows.csv row 1: .*more or fewer fields"),
         ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "after .*rows.csv row 1: expected CSV"),
         ("rows.csv", "question,note,answer,note\n1?,a,2,b\n", "the column 'note' twice"),
-        ("rows.csv", "question,answer\n", "expected at least one row, got none"),
-        ("rows.parquet", "text", "expected PARQUET"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],
 )
@@ -63,11 +60,6 @@ def test_broken_files_are_named_in_one_line(tmp_path, name, text, message):
     with pytest.raises(UserError, match=message) as caught:
         read_file(write(tmp_path / name, text))
     assert "\n" not in str(caught.value) and name in str(caught.value)
-
-
-def test_a_field_of_any_length_is_read(tmp_path):
-    long = "7" * 1_000_000
-    assert docs(write(tmp_path / "rows.csv", f'question,answer\n{long},"{long}"\n'))[0]["answer"] == long
 
 
 def test_data_that_cannot_be_had_name_the_three_ways(tmp_path, monkeypatch):

@@ -55,6 +55,7 @@ def finished(
     ended = ended or {"1": 1.0}
     results = {
         "problems": 10,
+        "graded": 10,
         "exact_match": accuracy,
         "coverage": coverage,
         "after_each_round": [],

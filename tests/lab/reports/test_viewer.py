@@ -83,8 +83,6 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     ("settings", "final"),
     [
         ({"rule": "vote", "verifier_weight": 2, "_target_": "x.FinalAnswer"}, FinalAnswer("vote", 2)),
-        ({"rule": "vote", "keep": 1.0, "power": 0.5}, FinalAnswer("vote")),  # as earlier versions wrote
-        ({"rule": "vote", "prior": None}, FinalAnswer("vote")),  # an unset option of another version
         ({"rule": "pooled_vote"}, None),
         ({"rule": "vote", "mine": 1}, None),
         (None, None),

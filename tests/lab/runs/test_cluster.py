@@ -23,18 +23,13 @@ def test_as_many_workers_as_there_is_room_for(asked, planned):
     assert plan_workers(MACHINE, *asked) == planned
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ((3, 1, 1), "expected room for 3 workers of 1 CPUs and 1 GPUs, got 2 GPUs, 8 CPUs; lower"),
-    ],
-)
-def test_more_than_there_is_is_refused(asked, message):
-    with pytest.raises(UserError, match=message):
-        plan_workers(MACHINE, *asked)
+def test_more_than_there_is_is_refused():
+    expected = "expected room for 3 workers of 1 CPUs and 1 GPUs, got 2 GPUs, 8 CPUs; lower"
+    with pytest.raises(UserError, match=expected):
+        plan_workers(MACHINE, 3, 1, 1)
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"cpus": 1.5}, {"cpus": None}, {"gpus": 2.5}])
+@pytest.mark.parametrize("options", [{"workers": 0}, {"cpus": None}, {"gpus": 2.5}])
 def test_bad_options_are_refused(options):
     with pytest.raises(UserError, match=f"{next(iter(options))}: expected"):
         RayLauncher(**options)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,8 @@ def address():
 def solve(launcher, config, folder, count=COUNT):
     """Run ``count`` problems into ``folder``; its records as text, by problem, and the metrics."""
     plain = OmegaConf.to_container(config, resolve=True)
-    start = partial(launcher.start, plain, problems(count))
-    summary = run(problems(count), start, Grader(), folder, plain, progress=False)
-    return records(folder), summary.metrics
+    metrics = run(problems(count), launcher, Grader(), folder, plain, progress=False)
+    return records(folder), metrics
 
 
 def records(folder):

@@ -63,20 +63,19 @@ def whole(tmp_path_factory):
     return folder
 
 
-PLACES = [("writing", 12)]
 MORE = [pytest.param(at, marks=pytest.mark.slow) for at in (("step", 60), ("computed", 65), ("stored", 9))]
 
 
-@pytest.mark.parametrize("at", [*PLACES, *MORE])
+@pytest.mark.parametrize("at", [("writing", 12), *MORE])
 def test_killed_anywhere_and_continued_generates_no_stored_completion_again(whole, tmp_path, generated, at):
     died = process(tmp_path, at=at)
     assert died.communicate()[1] is not None and died.returncode == -signal.SIGKILL
     before, done = stored(tmp_path), len(records(tmp_path)[0])
-    assert done < 8 and (len(before) > 10 or at[1] < 4)
+    assert done < 8 and len(before) > 10
     run_here(tmp_path, [])
     assert not before & generated.keys() and max(generated.values()) == 1
     texts, replayed = records(tmp_path)
-    assert texts == records(whole)[0] and (replayed > 0) == (at[1] > 3)
+    assert texts == records(whole)[0] and replayed > 0
     results, expected = (json.loads((f / "results.json").read_text()) for f in (tmp_path, whole))
     assert results["tokens"]["total"].pop("replayed") == replayed
     assert expected["tokens"]["total"].pop("replayed") == 0
@@ -100,10 +99,7 @@ def test_two_processes_share_a_store(whole, tmp_path, generated):
 
 SAMPLED = ("method=verified_sampling", "stopping=none", "rounds=2", "preset=default")
 CHANGES = {
-    "the same": ((), ()),
-    "final": (("final=vote",), ()),
     "reward": (("reward.coherence_weight=0.1",), ()),
-    "verifier": (("verifier=none",), ()),
     "another verifier": (("verifier=probability",), ("verifier",)),
 }
 
@@ -157,14 +153,6 @@ def test_another_machine_does_not_use_the_run_s_store(tmp_path):
     with replaying(StoreFile(tmp_path / "completions.sqlite", 1.0, "elsewhere"), [engine]):
         assert engine.replay is None
     assert not [*tmp_path.iterdir()]
-
-
-def test_the_judge_s_completions_are_stored_too(tmp_path, generated):
-    options = [*SAMPLED, "verifier.model=demo", "max_new_tokens=20"]
-    run_here(tmp_path / "a", [f"cache={tmp_path}", *options], 2)
-    generated.clear()
-    run_here(tmp_path / "b", [f"cache={tmp_path}", *options], 2)
-    assert not generated and records(tmp_path / "b")[1] > 0
 
 
 def test_a_reasoner_stores_only_in_a_folder_that_it_is_given(tmp_path, monkeypatch):

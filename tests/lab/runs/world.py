@@ -6,9 +6,10 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.lab.runs.grading import final_rule, grade
+from soft_reasoning.lab.runs.manifest import build_manifest
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import Record, Store
-from soft_reasoning.lab.runs.runner import LocalSolver, run, write_results
+from soft_reasoning.lab.runs.runner import LocalLauncher, describe_run, run, write_results
 from soft_reasoning.types import Problem
 
 LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
@@ -31,13 +32,21 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
+class Prepared(LocalLauncher):
+    """Solves with a method and a context that exist already."""
+
+    def __init__(self, method, context, max_live):
+        super().__init__()
+        self.method, self.context, self.max_live = method, context, max_live
+
+    def start(self, config, problems, exemplars=()):
+        return describe_run(self.method, self.context)
+
+
 def solve(problems, method, context, folder, config, *, max_live=64, **more):
-    """Run ``problems`` into ``folder`` in this process."""
-
-    def start():
-        return LocalSolver(method, context, max_live)
-
-    return run(problems, start, context.grader, folder, config, **{"progress": False, **more})
+    """Run ``problems`` into ``folder`` in this process; return the metrics."""
+    launcher = Prepared(method, context, max_live)
+    return run(problems, launcher, context.grader, folder, config, **{"progress": False, **more})
 
 
 def without_replays(record):
@@ -54,10 +63,15 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
     return metrics | {"grader": {"name": "flexible"}}
 
 
+def opened(folder, config, *, fresh=False, **about):
+    """The store of a run of ``config``."""
+    return Store(folder, build_manifest(config, about=about), fresh=fresh)
+
+
 def stored(folder, config, results, **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
-    with Store(folder, config) as store:
+    with opened(folder, config) as store:
         for problem, result in results:
             record = Record.of(problem, result, Grader())
             store.append(record)
