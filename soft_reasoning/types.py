@@ -117,7 +117,7 @@ class Prompt:
 
     def request(self, **fields: Any) -> Request:
         """Return a request for a completion; ``fields`` add to those of the prompt, or replace them."""
-        own = {"messages": self.messages, "stop": self.stop, "thinks": self.thinks}
+        own: dict[str, Any] = {"messages": self.messages, "stop": self.stop, "thinks": self.thinks}
         return Request(self.ids, **{**own, **fields})
 
     def token_limit(self, max_new_tokens: int) -> int:
@@ -146,6 +146,11 @@ class Sampling:
     top_p: float = 1.0
     first_temperature: float | None = None
     first_top_k: int | None = None
+
+    @property
+    def needs(self) -> set[str]:
+        """What it needs of an engine (``engine.base.ABILITIES``): a first token that is drawn here."""
+        return set() if (self.first_temperature, self.first_top_k) == (None, None) else {"logprobs"}
 
 
 GREEDY = Sampling()
@@ -204,7 +209,7 @@ class Request:
 
     @property
     def needs(self) -> set[str]:
-        """What it needs of an engine (``engine.base.ABILITIES``)."""
+        """What it needs of an engine."""
         needs = {
             "rows": self.soft is not None,
             "logits": self.next_logits is not False,

@@ -60,7 +60,7 @@ def store(group: str, name: str, chosen: Part, top: Mapping[str, object] | None 
         if isinstance(place, dict) and last in place and key not in GROUPS:
             keys[key], place[last] = place[last], f"${{{key}}}"
             SHORT.add(key)
-    if name == "vllm":
+    if name in ("served", "vllm"):
         keys["max_live"] = 256
     _put(group, name, {**keys, group: content}, chosen.chooses)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.data import PROMPT_SETTINGS, read_model, read_prompt
 from soft_reasoning.configuration.parts import Setting, make
-from soft_reasoning.engine.base import Engine
+from soft_reasoning.engine.base import Engine, lacks
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.judge.model_verifier import ModelVerifier
 from soft_reasoning.judge.programs import Programs
@@ -228,15 +228,27 @@ def check_wording(prompt: Settings, method: Method) -> None:
 
 
 def check_fits(method: Method, context: Context) -> None:
-    """Reject a second model whose prompt asks for no programs, as :func:`check_wording` does.
+    """Reject an engine that lacks what a part of the method needs, and a second model's prompt.
+
+    The latter asks for no programs, which :func:`check_wording` finds for the run's prompt.
 
     Raises:
         UserError: In one line.
     """
+    _check_needs(method, context)
     for part in worded_parts(method):
         if isinstance(part, Programs):
             prompts = part.judge(context).prompts
             part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
+
+
+def _check_needs(part: Any, context: Context) -> None:
+    """Check what ``part`` and the parts inside need of the engines that they use."""
+    engine = context.judge(getattr(part, "model", None)).engine
+    if missing := set(getattr(part, "needs", ())) - engine.offers:
+        raise UserError(f"{getattr(part, 'name', type(part).__name__)}: {lacks(engine, missing)}")
+    for field in fields(part) if is_dataclass(part) else ():
+        _check_needs(getattr(part, field.name), context)
 
 
 def check_problems(problems: Sequence[Problem], context: Context) -> None:

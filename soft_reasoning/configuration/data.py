@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, cast
 import yaml
 
 from soft_reasoning.checks import choice, local_path
-from soft_reasoning.engine.paths import is_bundled
+from soft_reasoning.engine.paths import is_bundled, is_url
 from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
@@ -77,9 +77,11 @@ def is_file_name(name: str) -> bool:
 
 
 def read_model(name: str) -> Entry:
-    """Return the values of a model: a name of ``conf/models.yaml``, a name on the hub, or a folder."""
+    """Return the values of a model: a name of ``conf/models.yaml`` or on the hub, a folder, or a URL."""
     known = models()
     own = known[name] if name in known else {**known["demo" if is_bundled(name) else "custom"], "path": name}
+    if is_url(name):
+        own = {**own, "chooses": {"engine": "served"}}
     values = {**known["custom"], **own}
     return Entry(values, values.pop("chooses", {}))
 

@@ -97,10 +97,11 @@ class LoadOptions(Options, total=False):
         device_map: How weights are spread over devices, as in transformers.
         quantization: "4bit", "8bit", or the arguments of BitsAndBytesConfig.
         revision: The model's revision on the hub.
+        tokenizer: Of a served model: a folder, hub name or GGUF file; without one, messages are sent.
         adapter: A folder of PEFT weights, merged at loading.
         attn_implementation: As in transformers.
         trust_remote_code: Whether code of the model's repository may run.
-        engine: What runs the model: hf, vllm or fake, or an engine.
+        engine: What runs the model: hf, served (a URL), vllm, llamacpp or fake, or an engine.
         grader: How answers are read and compared: a shipped grader's name, or an object.
     """
 
@@ -109,6 +110,7 @@ class LoadOptions(Options, total=False):
     device_map: Any
     quantization: Any
     revision: str | None
+    tokenizer: str | None
     adapter: str | None
     attn_implementation: str | None
     trust_remote_code: bool | None

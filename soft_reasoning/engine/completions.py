@@ -119,8 +119,8 @@ def engine_identity(engine: Any) -> bytes:
         "model": None if config is None else config.to_dict() | {"_name_or_path": None},
     }
     digest = blake2b(json.dumps(facts, default=str).encode())
-    known = len(tokenizer) if hasattr(tokenizer, "__len__") else engine.vocabulary
     if tokenizer is not None:
+        known = len(tokenizer) if hasattr(tokenizer, "__len__") else engine.vocabulary
         digest.update(tokenizer.decode(list(range(min(known, engine.vocabulary)))).encode(errors="replace"))
     elsewhere = False
     for name, tensor in _tensors(engine):

@@ -38,7 +38,12 @@ PIECES, PIECE_BYTES = 64, 2**14
 
 def is_bundled(model: str) -> bool:
     """Whether ``model`` is the name or the folder of the bundled model."""
-    return model == DEMO or local_path("model", model).resolve() == DEMO_FOLDER
+    return model == DEMO or not is_url(model) and local_path("model", model).resolve() == DEMO_FOLDER
+
+
+def is_url(model: str) -> bool:
+    """Whether ``model`` is the URL of a server."""
+    return model.startswith(("http://", "https://"))
 
 
 def is_gguf(name: str) -> bool:

@@ -28,7 +28,6 @@ from soft_reasoning.types import (
     Generate,
     Problem,
     Prompt,
-    Request,
     Sampling,
     UserError,
 )
@@ -176,6 +175,11 @@ class ModelVerifier:
             )
 
     @property
+    def needs(self) -> set[str]:
+        """What it needs of an engine."""
+        return set() if self.confidence == "none" else {"logprobs"}
+
+    @property
     def answers_itself(self) -> bool:
         """Whether it writes solutions with answers, which may vote."""
         return self.judgement.writes_answer
@@ -230,14 +234,13 @@ class ModelVerifier:
                 agreement[i], scores[i] = (fmean(shares), fmean(weighed)) if seen else (None, None)
         every = [review for written in reviews for review in written]
         voting = every if self.answers_itself else []
-        decode = judge.engine.tokenizer.decode
         return Verdict(
             tuple(scores),
             tuple(self._answer(review, problem, context) for review in voting),
             tuple(review.completion.text for review in every),
             tuple(review.weight for review in voting),
             agreement=tuple(agreement),
-            prompts=tuple(decode(list(prompt.ids)) for prompt in prompts for _ in range(self.samples)),
+            prompts=tuple(judge.prompts.shown(prompt) for prompt in prompts for _ in range(self.samples)),
         )
 
     def _answer(self, review: Review, problem: Problem, context: Context) -> str | None:
@@ -247,15 +250,12 @@ class ModelVerifier:
         self, problem: Problem, prompts: Sequence[Prompt], judge: Context, *, stage: str
     ) -> Steps[list[list[Review]]]:
         """Return the model's ``samples`` reviews after each of ``prompts``."""
-        same: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
-        places = [same.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
+        same: dict[Prompt, int] = {}  # equal greedy prompts are generated once
+        places = [same.setdefault(p, g) if not self.temperature else g for g, p in enumerate(prompts)]
         samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
         requests = [
-            Request(
-                prompts[g].ids,
+            prompts[g].request(
                 max_new_tokens=self.max_new_tokens,
-                stop=prompts[g].stop,
-                thinks=prompts[g].thinks,
                 role="verifier",
                 sampling=Sampling(self.temperature),
                 seed=judge.stream(problem.id, self.name, f"{stage}-{g}", n),

@@ -72,6 +72,11 @@ class Reward:
         """Whether it depends on verdicts."""
         return self.verifier_weight > 0
 
+    @property
+    def needs(self) -> set[str]:
+        """What it needs of an engine."""
+        return {"logprobs"} if self.coherence_weight else set()
+
     def coherence_of(self, completion: Completion) -> float:
         """Return the coherence, at least -1e9."""
         return max(LEAST_COHERENCE, coherence(completion, self.coherence))

@@ -48,6 +48,7 @@ class CotDecoding(SampledMethod):
     aggregate: str = "majority"
     name: str = "cot_decoding"
     short: ClassVar[Mapping[str, str]] = {"k": "paths", "temperature": "temperature"}
+    needs: ClassVar[frozenset[str]] = frozenset({"ids", "logprobs"})
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")

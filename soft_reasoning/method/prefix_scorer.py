@@ -49,6 +49,7 @@ class PrefixScorer:
     max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "prefix_scorer"
     short: ClassVar[Mapping[str, str]] = {"k": "candidates", "temperature": "temperature"}
+    needs: ClassVar[frozenset[str]] = frozenset({"ids", "logprobs", "logits"})
 
     def __post_init__(self) -> None:
         counts(self, "candidates", "block_tokens", "max_new_tokens")

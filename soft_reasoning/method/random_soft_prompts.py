@@ -39,6 +39,7 @@ class RandomSoftPrompts(SampledMethod):
     tokens: int = 4
     scale: float = 1.0
     name: str = "random_soft_prompts"
+    needs: ClassVar[frozenset[str]] = frozenset({"rows"})
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -119,6 +119,7 @@ class ReasoningViaPlanning(SampledMethod):
     shots: int | None = None
     name: str = "rap"
     short: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}
+    needs: ClassVar[frozenset[str]] = frozenset({"ids", "logits"})
 
     def __post_init__(self) -> None:
         counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")
@@ -243,8 +244,7 @@ class ReasoningViaPlanning(SampledMethod):
     ) -> list[Request]:
         """One request per sample, for a single line; ``numbers`` distinguish the samples of a stage."""
         return [
-            Request(
-                prompt.ids,
+            prompt.request(
                 max_new_tokens=self.max_new_tokens,
                 stop=("\n",),
                 sampling=self.sampling,

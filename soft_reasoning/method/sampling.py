@@ -68,6 +68,11 @@ class SelfConsistency(SampledMethod):
             whole("first_top_k", self.first_top_k, least=0)
 
     @property
+    def needs(self) -> set[str]:
+        """What it needs of an engine."""
+        return Sampling(0, 0, 1, self.first_temperature, self.first_top_k).needs
+
+    @property
     def independent(self) -> bool:
         """Whether candidates are i.i.d., so that pass@m can be estimated."""
         return not self.temperatures

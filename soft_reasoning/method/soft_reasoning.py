@@ -78,6 +78,7 @@ class SoftReasoning(VerifiedMethod):
     scope: int = 1
     max_new_tokens: int = MAX_NEW_TOKENS
     name: str = "soft_reasoning"
+    needs: ClassVar[frozenset[str]] = frozenset({"rows", "logprobs"})
     short: ClassVar[Mapping[str, str]] = {
         "k": "k",
         "d": "embedding.dim",

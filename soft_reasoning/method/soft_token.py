@@ -37,6 +37,7 @@ class SoftToken(SampledMethod):
     temperature: float = 0.0
     name: str = "soft_token"
     short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "point": "point"}
+    needs: ClassVar[frozenset[str]] = frozenset({"rows"})
     independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:

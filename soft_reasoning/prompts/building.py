@@ -82,7 +82,7 @@ class Prompts:
             )
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
-        self.tokenizer = tokenizer
+        self.tokenizer: Any = tokenizer
         self.wording = wording
         self.exemplars: tuple[Exemplar, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)

@@ -174,7 +174,7 @@ def next_logits(
     """
     wanted = True if ids is None else ids
     completions = yield Generate(
-        [Request(prompt.ids, max_new_tokens=0, next_logits=wanted, role=role) for prompt in prompts]
+        [prompt.request(max_new_tokens=0, next_logits=wanted, role=role) for prompt in prompts]
     )
     rows = [completion.next_logits for completion in completions if completion.next_logits is not None]
     if len(rows) < len(prompts):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Generic, TypeVar, cast
 
@@ -18,6 +17,7 @@ from soft_reasoning.types import (
     FinishReason,
     Generate,
     Problem,
+    Prompt,
     Request,
     Result,
     Round,
@@ -169,12 +169,12 @@ class Job(Future[Result], Generic[E_co]):
         return result
 
     def _prompt(self) -> tuple[str, ...]:
-        if self._first_request is None:
+        request = self._first_request
+        if request is None:
             return ()
-        ids, at = self._first_request.prompt_ids, self._first_request.position
-        parts = (ids,) if self._first_request.soft is None else (ids[:at], ids[at:])
-        decode = partial(self.context.engine.tokenizer.decode, clean_up_tokenization_spaces=False)
-        return tuple(decode(list(part)) for part in parts)
+        ids, at = request.prompt_ids, request.position
+        parts = (ids,) if request.soft is None else (ids[:at], ids[at:])
+        return tuple(self.context.prompts.shown(Prompt(part, messages=request.messages)) for part in parts)
 
     def count(self, role: str, usage: Usage) -> None:
         """Add ``usage`` to the problem's token counts under ``role``."""

@@ -39,9 +39,7 @@ def solution_request(
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
     limit = prompt.token_limit(max_new_tokens)
-    return Request(
-        prompt.ids, max_new_tokens=limit, stop=prompt.stop, thinks=prompt.thinks, seed=seed, **fields
-    )
+    return prompt.request(max_new_tokens=limit, seed=seed, **fields)
 
 
 def sample_solutions(
@@ -58,7 +56,7 @@ def greedy_tokens(prompt: Prompt, count: int) -> Steps[tuple[int, ...]]:
     Raises:
         BudgetSpent: If the problem's budget allows fewer.
     """
-    request = Request(prompt.ids, max_new_tokens=count, min_new_tokens=count, role="anchor")
+    request = prompt.request(max_new_tokens=count, min_new_tokens=count, stop=(), role="anchor")
     [completion] = yield Generate([request])
     if completion.generated_tokens < count:
         raise BudgetSpent

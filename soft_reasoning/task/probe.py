@@ -50,6 +50,7 @@ class Probe(Learnt):
     bias: float
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
     option: ClassVar[str] = "probe"
+    needs: ClassVar[frozenset[str]] = frozenset({"hidden_states"})
     command: ClassVar[str] = "soft-reasoning tune tune=probe"
     numbers: ClassVar[Mapping[str, int]] = {"weights": 1, "vote_weight": 0, "bias": 0}
 

@@ -19,8 +19,6 @@ LONGEST = 200
 
 Reply = Mapping[str, Any]
 
-log: logging.Logger = logging.getLogger(__name__)
-
 
 class Refused(UserError):
     """The server refuses one request (400, 413, 422), as one too long for its context. Others go on."""
@@ -66,6 +64,8 @@ class Server:
             import openai
         except ImportError as error:
             raise UserError(f"engine=served: expected the package openai, found none; {INSTALL}") from error
+        for name in ("httpx", "httpx2"):  # they log every request with its URL
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._openai, self._secrets = openai, [url, address.netloc, os.environ.get(key_variable, "")]
         self._timeout, self._most, self._lock = timeout, concurrency, Lock()
         self.at_once: float = concurrency

@@ -3,12 +3,13 @@
 import signal
 import sys
 from functools import reduce
+from importlib import import_module
+from typing import Any
 
 
 def main(words: list[str]) -> None:
     """Start the server and wait."""
-    import xllamacpp
-
+    xllamacpp: Any = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     for word in words:
         name, _, text = word.partition("=")

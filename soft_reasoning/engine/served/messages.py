@@ -38,7 +38,7 @@ class MessageEngine(ServedEngine):
     """
 
     offers = frozenset()
-    tokenizer = None
+    tokenizer: Any = None
     eos_ids = frozenset()
     vocabulary = hidden_size = 0
     embedding_rms = float("nan")
@@ -65,7 +65,7 @@ class MessageEngine(ServedEngine):
 
     def _sampling(self, sampling: Sampling) -> dict[str, Any]:
         if (sampling.first_temperature, sampling.first_top_k) != (None, None):
-            raise UserError(lacks(self, {"logits"}))
+            raise UserError(lacks(self, {"logprobs"}))
         fields = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if self.facts["top_k"]:
             return {**fields, "top_k": sampling.top_k, "min_p": 0.0}

@@ -31,7 +31,6 @@ from soft_reasoning.types import (
     Completion,
     Generate,
     Problem,
-    Request,
     Sampling,
     UserError,
 )
@@ -147,10 +146,8 @@ class Programs:
         prompt = judge.prompts.task(TASK, problem.without_gold())
         sampled = Sampling(self.temperature, self.top_k, self.top_p)
         requests = [
-            Request(
-                prompt.ids,
+            prompt.request(
                 max_new_tokens=self.max_new_tokens,
-                stop=prompt.stop,
                 role=role,
                 sampling=sampled if i else GREEDY,
                 seed=context.stream(problem.id, TASK, i),
@@ -160,7 +157,7 @@ class Programs:
         completions = yield Generate(requests, judge.engine if self.model else None)
         cue = judge.prompts.wording.tasks[TASK].cue
         codes = [code_of(cue + completion.text) for completion in completions]
-        shown = judge.engine.tokenizer.decode(list(prompt.ids))
+        shown = judge.prompts.shown(prompt)
         programs: list[Program] = []
         for completion, code, outcome in zip(completions, codes, self.sandbox.run(codes), strict=True):
             answer, error = answer_of(outcome, problem, context.grader)

@@ -98,6 +98,7 @@ def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
     return "samples" in method and drawn and silent and not ends_early
 
 
+URL = re.compile(r"https?://[^\s\"'\\,]+")
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
@@ -107,7 +108,7 @@ def build_manifest(
     choices: Mapping[str, str] | None = None,
     about: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of a new run.
+    """Return the manifest of a new run, without the URL of a server: another one may continue it.
 
     Args:
         config: Its configuration.
@@ -115,7 +116,7 @@ def build_manifest(
         choices: The name of each group's choice.
         about: Further entries (model, device).
     """
-    return {
+    manifest = {
         "command": command,
         "choices": {**(choices or {})},
         "git_commit": git_commit(),
@@ -124,8 +125,9 @@ def build_manifest(
         "device": None,
         "plugins": plugin_sources(config) | learnt_sources(config),
         **(about or {}),
-        "config": json.loads(json.dumps(config, default=str)),
+        "config": config,
     }
+    return json.loads(URL.sub("URL", json.dumps(manifest, default=str)))
 
 
 def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
@@ -221,12 +223,17 @@ def describe_engine(engine: Engine) -> dict[str, object]:
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
     path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
+    weights = weights_fingerprint(path, None) if path and not revision else None
+    if engine.facts:
+        path = engine.facts["served"]
+        weights = hashlib.sha256(f"{path} {engine.facts['greedy']}".encode()).hexdigest()[:16]
     return {
         "model": {
             "engine": type(engine).__name__,
             "path": path,
             "revision": revision,
-            "weights": weights_fingerprint(path, None) if path and not revision else None,
+            "weights": weights,
+            "served": {**engine.facts},
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if model is None else str(engine.device),
@@ -238,8 +245,9 @@ def describe_loaded(engine: Engine) -> str:
     """Return a line about the loaded model: its size, dtype, device, threads and memory."""
     model = engine.model
     parameter = None if model is None else next(iter(model.parameters()), None)
-    if model is None or parameter is None:  # weights in another process
-        return f"engine {type(engine).__name__}"
+    if model is None or parameter is None:
+        about = "; ".join(f"{name} {value}" for name, value in engine.facts.items() if name != "greedy")
+        return f"engine {type(engine).__name__} {about}".rstrip()
     dtype = str(parameter.dtype).removeprefix("torch.")
     place = str(engine.device)
     if parameter.device.type == "cpu":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
+from soft_reasoning.lab.runs.manifest import URL
 from soft_reasoning.types import UserError
 
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
@@ -69,7 +70,7 @@ def run_name(*parts: str) -> str:
     that the other parts name already are left out. A data set in a file has the file's name. Paths keep their
     last component. Long and unusual names, and names with shortened paths, end in a hash.
     """
-    texts = [str(part) for part in parts if part]
+    texts = [URL.sub("URL", str(part)) for part in parts if part]
     named = {f"{group}={text}" for text in texts for group in ("dataset", "method")}
     words = [word for text in texts for word in _WORDS.split(text) if word not in named]
     if words[:1] == ["custom"] and (files := [word for word in words if word.startswith("dataset=")]):

@@ -292,7 +292,7 @@ def describe_stored(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST, START_OVER)
     about = {name: manifest[name] for name in ENGINE if name in manifest}
     model = about.get("model") or {}
-    if model.get("weights"):
+    if model.get("weights") and not model.get("served"):
         model["weights"] = weights_fingerprint(model["path"], None)
     return about
 
