@@ -75,7 +75,7 @@ class Rules:
         """The answer of ``method``: programs, then texts until the vote is settled."""
         count = 0 if method.confidence < 1 else texts
         while count < texts and self.settled(count, programs, method, scores) < method.confidence:
-            count += 1
+            count = min(texts, count + method.wave)
         return self.voted(count, programs, method, scores)
 
     def settled(self, texts: int, programs: int, method: MixedConsistency, scores: Scores = ()) -> float:
@@ -204,7 +204,7 @@ def mixtures(questions: Sequence[Recorded], texts: int) -> dict[str, Outcomes]:
     methods = {confidence: MixedConsistency(confidence=confidence) for confidence in (0.85, 0.95)}
     for confidence, method in methods.items():
         name = f"samples until settled ({confidence})"
-        results[name] = [rule.mixed(texts, 0, method) for rule in rules]
+        results[name] = [rule.mixed(texts, 0, replace(method, wave=1)) for rule in rules]
     programs = min(len(question.programs) for question in questions)
     if programs:
         for confidence, method in methods.items():

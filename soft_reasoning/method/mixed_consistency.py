@@ -27,14 +27,16 @@ from soft_reasoning.types import Candidate, Problem, Result
 class MixedConsistency(SampledMethod):
     """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
-    The programs come first, since they are short. Then solutions follow one by one until the vote is settled
+    The programs come first, since they are short. Then solutions follow in waves until the vote is settled
     (:func:`~soft_reasoning.judge.final.lead_probability`). With a probe a solution's weight is its score
     as a multiple of the mean score of those with an answer. Candidates are the solutions, then the programs.
     The trace holds the weight of each. The options of the solutions are those of :class:`SampledMethod`.
 
     Args:
         samples: Maximum number of solutions.
-        confidence: Probability at which the vote is settled; at 1 all solutions are written, at once.
+        confidence: Probability at which the vote is settled; at 1 all solutions are written.
+        wave: Solutions that are written together. On recorded answers (1,769 blocks of 1,300 questions) 5
+            give the same answers as 1, with 9 % more tokens and 60 % fewer one after the other.
         programs: How programs are written and run.
         program_weight: Votes of the first program with an answer; a solution has 1.
         repeat_weight: Votes of each further program with the same answer, as a share of the one before. At 1
@@ -48,6 +50,7 @@ class MixedConsistency(SampledMethod):
 
     samples: int = 5
     confidence: float = 0.85
+    wave: int = 5
     programs: Programs = field(default_factory=Programs)
     program_weight: float = 1.0
     repeat_weight: float = 1.0
@@ -56,7 +59,7 @@ class MixedConsistency(SampledMethod):
     short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "probe": "probe"}
 
     def __post_init__(self) -> None:
-        counts(self, "samples", "max_new_tokens")
+        counts(self, "samples", "wave", "max_new_tokens")
         check_sampling(self)
         real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
@@ -71,7 +74,7 @@ class MixedConsistency(SampledMethod):
         answers = eligible_answers(programs, kind)
         weights, sums = self.votes([], answers, grader, kind)
         while len(solutions) < self.samples and lead_probability(sums) < self.confidence:
-            last = len(solutions) + 1 if self.confidence < 1 else self.samples
+            last = min(self.samples, len(solutions) + self.wave)
             completions = yield from sample_solutions(
                 problem, context, self.max_new_tokens, self.sampling, range(len(solutions), last)
             )
