@@ -364,18 +364,11 @@ ENGINES = {
     "vllm": part(
         "soft_reasoning.engine.served.vllm",
         **_of_model("path", "dtype", "revision", "trust_remote_code"),
-        environment=None,
-        concurrency=256,
-        timeout=600.0,
         tensor_parallel_size=1,
     ),
     "llamacpp": part(
         "soft_reasoning.engine.served.llamacpp",
         **_of_model("path"),
-        parallel=8,
-        context=4096,
-        threads=None,
-        timeout=600.0,
     ),
     "fake": part("soft_reasoning.engine.fake.FakeEngine"),
 }

@@ -52,7 +52,7 @@ class ServedEngine(Engine):
 
     writes_in_turns = True  # of ``TURN`` tokens, each with a seed of its own
 
-    def __init__(self, server: Server, name: str | None) -> None:
+    def __init__(self, server: Server, card: Reply) -> None:
         super().__init__()
         self.server = server
         self._waiting: deque[RunningRequest] = deque()
@@ -60,9 +60,7 @@ class ServedEngine(Engine):
         self._done: list[tuple[int, Outcome]] = []
         self._replied = False
         self.closing = ExitStack()
-        card = model_card(server, name)
         self.name: str = str(card["id"])
-        self.root: str | None = card.get("root")
         sizes = card.get("max_model_len"), (card.get("meta") or {}).get("n_ctx")
         self.context_length: int = next((size for size in sizes if isinstance(size, int) and size > 0), 2**31)
 
@@ -132,10 +130,10 @@ class TokenEngine(ServedEngine):
 
     Args:
         server: The server.
+        card: What it says about the model (:func:`model_card`).
         tokenizer: The model's tokenizer.
         eos_ids: Its end-of-sequence tokens.
         embeddings: Returns the embedding table, as :meth:`Engine.set_embeddings` takes it; None without one.
-        name: The model's name at the server, needed if it serves several.
 
     Raises:
         UserError: If the server takes no ids, returns none, or has another tokenizer.
@@ -144,12 +142,12 @@ class TokenEngine(ServedEngine):
     def __init__(
         self,
         server: Server,
+        card: Reply,
         tokenizer: Any,
         eos_ids: Collection[int],
-        embeddings: Callable[[], Any] | None = None,
-        name: str | None = None,
+        embeddings: Callable[[], Any] | None,
     ) -> None:
-        super().__init__(server, name)
+        super().__init__(server, card)
         self.tokenizer, self.eos_ids = tokenizer, frozenset(eos_ids)
         self.vocabulary, self.hidden_size = len(tokenizer), 0
         self.offers = frozenset({"ids", "logprobs"})

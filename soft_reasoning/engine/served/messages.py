@@ -31,7 +31,7 @@ class MessageEngine(ServedEngine):
 
     Args:
         server: The server.
-        name: The model's name at the server, needed if it serves several.
+        card: What it says about the model (``model_card``).
 
     Raises:
         UserError: If it answers no message.
@@ -43,8 +43,8 @@ class MessageEngine(ServedEngine):
     vocabulary = hidden_size = 0
     embedding_rms = float("nan")
 
-    def __init__(self, server: Server, name: str | None = None) -> None:
-        super().__init__(server, name)
+    def __init__(self, server: Server, card: Reply) -> None:
+        super().__init__(server, card)
         self._limit = "max_tokens"
         self._handshake()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from functools import partial
@@ -20,9 +21,9 @@ from soft_reasoning.engine import loading
 from soft_reasoning.engine.base import CHUNK
 from soft_reasoning.engine.paths import is_gguf, resolve, try_hub, weights_fingerprint
 from soft_reasoning.engine.served.client import Server
-from soft_reasoning.engine.served.engine import ServedEngine, TokenEngine
+from soft_reasoning.engine.served.engine import ServedEngine, TokenEngine, model_card
 from soft_reasoning.engine.served.messages import MessageEngine
-from soft_reasoning.engine.served.starting import StartedServer, start_llamacpp, start_vllm
+from soft_reasoning.engine.served.starting import StartedServer
 from soft_reasoning.types import UserError
 
 NEEDED = {
@@ -32,8 +33,6 @@ NEEDED = {
     "enable_prompt_tokens_details": True,
 }
 """Flags of vLLM's server that the engine sets itself."""
-
-log: logging.Logger = logging.getLogger(__name__)
 
 
 def served(
@@ -49,9 +48,9 @@ def served(
     """Return the engine of a server that runs already.
 
     Args:
-        url: Where the addresses are, such as ``http://localhost:8000/v1``.
+        url: Where its addresses are, such as ``http://localhost:8000/v1``.
         tokenizer: The model's folder, hub name or GGUF file here, of which the tokenizer is read, and, where
-            the server takes soft tokens, the embedding table. None is the model that vLLM names, if it is
+            the server takes soft tokens, the embedding table. None is the folder that vLLM names, if it is
             here; otherwise messages are sent.
         name: The model's name at the server, needed if it serves several.
         dtype: Of the embedding table.
@@ -61,7 +60,7 @@ def served(
             :class:`~soft_reasoning.engine.served.client.Server`.
     """
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
-    return _opened(Server(url, **client), tokenizer, name, dtype, source)
+    return _opened(lambda: url, client, tokenizer, dtype, source, name)
 
 
 def vllm(
@@ -72,7 +71,6 @@ def vllm(
     trust_remote_code: bool = False,
     environment: str | None = None,
     concurrency: int = 256,
-    timeout: float = 600.0,
     **flags: Any,
 ) -> ServedEngine:
     """Start vLLM's server on a model, and return its engine.
@@ -84,36 +82,30 @@ def vllm(
         trust_remote_code: Whether the model's own code may run.
         environment: The folder of the virtual environment with vLLM; None is this environment.
         concurrency: Maximum number of requests in flight.
-        timeout: Seconds to wait for a reply.
-        flags: Further flags of ``vllm serve``: ``tensor_parallel_size``, ``max_model_len``, ...
+        flags: Further flags of ``vllm serve``, such as ``tensor_parallel_size``; True and False become
+            ``--flag`` and ``--no-flag``, and None is left out.
     """
     if fixed := NEEDED.keys() & flags.keys():
         raise OptionError(min(fixed), "this flag is set by the engine; remove it")
-    name = resolve(path)
+    name, source = resolve(path), {"revision": revision, "trust_remote_code": trust_remote_code}
     if is_gguf(name):
-        raise OptionError(
-            "path", f"expected a folder or hub name with engine=vllm, got {path}; use engine=llamacpp"
-        )
-    source = {"revision": revision, "trust_remote_code": trust_remote_code}
-    flags = {
-        **NEEDED,
-        "dtype": dtype,
-        "revision": revision,
-        **({"trust_remote_code": True} if trust_remote_code else {}),
-        **flags,
-    }
-    server = start_vllm(name, flags, environment)
-    return _opened(_client(server, concurrency, timeout), name, None, dtype, source, server)
+        raise OptionError("path", f"expected a folder or hub name, got {path}; use engine=llamacpp")
+    python = Path(environment).expanduser() / "bin" / "python" if environment else sys.executable
+    # The module and not the command vllm, which a build for CPUs lacks.
+    command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", name]
+    command += ["--host", "127.0.0.1", "--port", "{port}", "--dtype", dtype]
+    trusted = trust_remote_code or None
+    for flag, value in {**NEEDED, "revision": revision, "trust_remote_code": trusted, **flags}.items():
+        word = flag.replace("_", "-")
+        if isinstance(value, bool):
+            command.append(f"--{word}" if value else f"--no-{word}")
+        elif value is not None:
+            command += [f"--{word}", str(value)]
+    return _opened(partial(StartedServer, "vllm", command), {"concurrency": concurrency}, name, dtype, source)
 
 
 def llamacpp(
-    path: str,
-    *,
-    parallel: int = 8,
-    context: int = 4096,
-    threads: int | None = None,
-    timeout: float = 600.0,
-    **settings: Any,
+    path: str, *, parallel: int = 8, context: int = 4096, threads: int | None = None, **settings: Any
 ) -> ServedEngine:
     """Start llama.cpp's server on a GGUF file, quantised as it is, and return its engine.
 
@@ -122,55 +114,47 @@ def llamacpp(
         parallel: Number of requests that are decoded together.
         context: Maximum number of tokens of each, prompt and completion together.
         threads: CPU threads; None is llama.cpp's default.
-        timeout: Seconds to wait for a reply.
-        settings: Further fields of xllamacpp's ``CommonParams``: ``n_gpu_layers``, ``flash_attn_type``, ...
+        settings: Further fields of xllamacpp's ``CommonParams``, such as ``n_gpu_layers``.
     """
     file = resolve(path)
     if not is_gguf(file) or not Path(file).is_file():
         raise OptionError("path", f"expected a GGUF file of this machine with engine=llamacpp, got {path}")
-    settings = {
-        "n_parallel": parallel,
-        "n_ctx": parallel * context,
-        "cpuparams.n_threads": threads,
-        **settings,
-    }
-    server = start_llamacpp(file, settings)
+    own = {"model.path": file, "n_parallel": parallel, "n_ctx": parallel * context}
+    given = {**own, "cpuparams.n_threads": threads, **settings, "port": "{port}"}
+    script = str(Path(__file__).with_name("llamacpp.py"))
+    words = [f"{field}={value}" for field, value in given.items() if value is not None]
+    start = partial(StartedServer, "llamacpp", [sys.executable, script, *words])
     source = {"revision": None, "trust_remote_code": False}
-    return _opened(_client(server, parallel, timeout), file, None, "auto", source, server)
-
-
-def _client(server: StartedServer, concurrency: int, timeout: float) -> Server:
-    try:
-        return Server(server.url, concurrency=concurrency, timeout=timeout)
-    except BaseException:
-        server.close()
-        raise
+    return _opened(start, {"concurrency": parallel}, file, "auto", source)
 
 
 def _opened(
-    server: Server,
+    start: Callable[[], str | StartedServer],
+    client: Mapping[str, Any],
     tokenizer: str | None,
-    name: str | None,
     dtype: str,
-    source: dict[str, Any],
-    started: StartedServer | None = None,
+    source: Mapping[str, Any],
+    name: str | None = None,
 ) -> ServedEngine:
-    """Return the engine of ``server``; it, and the server that was ``started``, are closed on any error."""
+    """Return the engine of a server, by its URL or ``start``ed here; on an error all is closed again."""
     with ExitStack() as closing:
-        if started is not None:
-            closing.callback(started.close)
+        begun = start()
+        if isinstance(begun, StartedServer):
+            closing.callback(begun.close)
+        server = Server(begun if isinstance(begun, str) else begun.url, **client)
         closing.callback(server.close)
+        card = model_card(server, name)
+        if tokenizer is None and card.get("root") and Path(str(card["root"])).is_dir():
+            tokenizer = str(card["root"])
         if tokenizer is None:
-            engine = MessageEngine(server, name)
-            engine.closing = closing.pop_all()
-            return engine
-        model = load_files(tokenizer, source)
-        embeddings = partial(load_embeddings, model.name, model.config, dtype, **source)
-        engine = TokenEngine(
-            server, model.tokenizer, model.eos_ids, None if is_gguf(model.name) else embeddings, name
-        )
-        if started is not None:
-            engine.facts = {**engine.facts, "weights": weights_fingerprint(model.name, source["revision"])}
+            engine = MessageEngine(server, card)
+        else:
+            files = load_files(tokenizer, source)
+            table = None if is_gguf(files.name) else partial(load_embeddings, files, dtype, source)
+            engine = TokenEngine(server, card, files.tokenizer, files.eos_ids, table)
+            if isinstance(begun, StartedServer):
+                weights = weights_fingerprint(files.name, source["revision"])
+                engine.facts = {**engine.facts, "weights": weights}
         engine.closing = closing.pop_all()
         return engine
 
@@ -184,7 +168,7 @@ class LocalFiles(NamedTuple):
     eos_ids: frozenset[int]
 
 
-def load_files(path: str, source: dict[str, Any]) -> LocalFiles:
+def load_files(path: str, source: Mapping[str, Any]) -> LocalFiles:
     """Load the configuration and the tokenizer of a model: a folder, a name on the hub or a GGUF file."""
     name = resolve(path)
     if not Path(name).exists():
@@ -206,7 +190,7 @@ def load_files(path: str, source: dict[str, Any]) -> LocalFiles:
     return LocalFiles(name, config, tokenizer, loading.eos_ids(model, tokenizer))
 
 
-def _generation(name: str, source: dict[str, Any]) -> Any:
+def _generation(name: str, source: Mapping[str, Any]) -> Any:
     """The generation config of a model; None where it has none."""
     if is_gguf(name):
         return loading.generation_of_gguf(name)
@@ -216,12 +200,12 @@ def _generation(name: str, source: dict[str, Any]) -> Any:
         return None
 
 
-def load_embeddings(name: str, config: Any, dtype: str, **source: Any) -> tuple[Any, Tensor]:
-    """Load lookup and rows of the embedding table of the model ``name``; its layers are left out.
+def load_embeddings(files: LocalFiles, dtype: str, source: Mapping[str, Any]) -> tuple[Any, Tensor]:
+    """Load lookup and rows of a model's embedding table; its layers are left out.
 
     The rows come from its lookup, so a scale that it applies (Gemma's) is included.
     """
-    config = deepcopy(config)
+    config = deepcopy(files.config)
     text = config.get_text_config()
     text.num_hidden_layers = 0
     if getattr(text, "layer_types", None):
@@ -231,7 +215,7 @@ def load_embeddings(name: str, config: Any, dtype: str, **source: Any) -> tuple[
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # of the weights that are left out
     try:
-        model = AutoModel.from_pretrained(name, config=config, dtype=dtype, **source)
+        model = AutoModel.from_pretrained(files.name, config=config, dtype=dtype, **source)
     finally:
         transformers_logging.set_verbosity(verbosity)
     lookup = model.get_input_embeddings()

@@ -8,10 +8,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from time import monotonic, sleep
-from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -44,25 +42,22 @@ class StartedServer:
 
     Args:
         engine: The engine's name, for messages.
-        command: Its command line, without the port.
-        port: The port on which it will listen.
-        environment: Further environment variables.
+        command: Its command line, with ``{port}`` for the port on which it listens.
 
     Raises:
         UserError: If it ends before it is ready; its last lines are in the message.
     """
 
-    def __init__(
-        self, engine: str, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, engine: str, command: Sequence[str]) -> None:
+        port = _free_port()
         self.url = f"http://127.0.0.1:{port}/v1"
         self._engine, self._log = engine, tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WATCH, *command],
+            [sys.executable, "-c", WATCH, *(word.replace("{port}", str(port)) for word in command)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
+            env={"VLLM_NO_USAGE_STATS": "1", **os.environ},
             start_new_session=True,  # Ctrl-C is for the run, which closes it
         )
         try:
@@ -104,40 +99,8 @@ class StartedServer:
         self._log.close()
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a port of this machine on which nothing listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def start_vllm(path: str, flags: Mapping[str, Any], environment: str | None = None) -> StartedServer:
-    """Start vLLM's server on the model at ``path``.
-
-    Args:
-        path: A folder or a name on the hub.
-        flags: Its flags, such as ``tensor_parallel_size``; True and False become ``--flag`` and
-            ``--no-flag``, and None is left out.
-        environment: The folder of the virtual environment that holds vLLM; None is this one.
-    """
-    python = sys.executable if environment is None else str(Path(environment).expanduser() / "bin" / "python")
-    port = free_port()
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", path, "--port", str(port)]
-    command += ["--host", "127.0.0.1"]
-    for name, value in flags.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            command.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None:
-            command += [f"--{flag}", str(value)]
-    return StartedServer("vllm", command, port, {"VLLM_NO_USAGE_STATS": "1"})
-
-
-def start_llamacpp(file: str, settings: Mapping[str, Any]) -> StartedServer:
-    """Start llama.cpp's server on a GGUF ``file``; ``settings`` are fields of xllamacpp's CommonParams."""
-    port = free_port()
-    script = str(Path(__file__).with_name("llamacpp.py"))
-    words = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return StartedServer(
-        "llamacpp", [sys.executable, script, f"model.path={file}", f"port={port}", *words], port
-    )
