@@ -355,11 +355,6 @@ ENGINES = {
         "soft_reasoning.engine.served.served",
         url="${model.path}",
         **_of_model("tokenizer", "dtype", "revision", "trust_remote_code"),
-        name=None,
-        concurrency=32,
-        timeout=600.0,
-        retries=5,
-        key_variable="OPENAI_API_KEY",
     ),
     "vllm": part(
         "soft_reasoning.engine.served.vllm",

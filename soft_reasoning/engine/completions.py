@@ -50,6 +50,8 @@ RESOURCES = (
     "timeout",
     "retries",
     "key_variable",
+    "max_prompt_tokens",
+    "max_generated_tokens",
 )
 """Settings of an engine that decide its speed and memory, not its completions.
 

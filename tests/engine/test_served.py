@@ -105,6 +105,17 @@ def test_no_reply_in_time(server):
     engine.close()
 
 
+def test_a_run_ends_at_its_tokens(server):
+    engine = served(server.url, max_generated_tokens=20, concurrency=1)
+    engine.begin_run()
+    asked = [ask(seed) for seed in range(6)]
+    runs = engine.generate(asked)
+    assert [run.finish_reason for run in runs] == ["eos"] * 3 + ["budget"] * 3  # of 8 tokens each
+    engine.begin_run()
+    assert engine.generate(asked[:1])[0].text == runs[0].text
+    engine.close()
+
+
 def test_a_deadline_closes_the_connection(server, engine):
     server.faults = ["hang"]
     [late] = engine.generate([ask(deadline=monotonic() + 0.2)])

@@ -35,6 +35,8 @@ class Server:
         timeout: Seconds to wait for a reply.
         retries: How often a request is sent again after a 408, 429, 5xx, timeout or lost connection.
         key_variable: The environment variable with the key.
+        max_prompt_tokens: Maximum number of prompt tokens of a run, by the server's count; None is no bound.
+        max_generated_tokens: The same for generated tokens. Requests beyond either end as "budget".
 
     Raises:
         OptionError: For a value out of its range, and for a URL with a user or a query in it.
@@ -49,9 +51,13 @@ class Server:
         timeout: float = 600.0,
         retries: int = 5,
         key_variable: str = "OPENAI_API_KEY",
+        max_prompt_tokens: int | None = None,
+        max_generated_tokens: int | None = None,
     ) -> None:
         whole("concurrency", concurrency, least=1)
         whole("retries", retries, least=0)
+        self._bounds = {"prompt_tokens": max_prompt_tokens, "completion_tokens": max_generated_tokens}
+        self._used = dict.fromkeys(self._bounds, 0)
         real("timeout", timeout, above=0.0)
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -117,7 +123,18 @@ class Server:
             ) from None
         if not isinstance(reply, Mapping):
             raise UserError(f"expected a reply in JSON, got {self._shown(reply)}; check the URL")
+        for name in self._used:
+            self._used[name] += (cast(Reply, reply).get("usage") or {}).get(name) or 0
         return cast(Reply, reply)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the tokens of the run are used up."""
+        return any(most is not None and self._used[name] >= most for name, most in self._bounds.items())
+
+    def begin_run(self) -> None:
+        """Count the tokens of another run."""
+        self._used = dict.fromkeys(self._used, 0)
 
     def close(self) -> None:
         """Send nothing more; replies on their way are not waited for."""

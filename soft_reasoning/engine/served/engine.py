@@ -71,8 +71,12 @@ class ServedEngine(Engine):
     def advance(self) -> list[tuple[int, Outcome]]:
         """Send what there is room for, and wait a moment for replies."""
         while self._waiting and len(self._sent) < self.server.at_once:
-            self.send(self._waiting.popleft())
-        replies, _ = wait(self._sent, timeout=POLL, return_when=FIRST_COMPLETED)
+            row = self._waiting.popleft()
+            if self.server.spent:
+                self.end(row, row.completion(reason=FinishReason.BUDGET))
+            else:
+                self.send(row)
+        replies, _ = wait(self._sent, timeout=0 if self._done else POLL, return_when=FIRST_COMPLETED)
         for future in replies:
             row, receive = self._sent.pop(future)
             try:
@@ -117,6 +121,9 @@ class ServedEngine(Engine):
                 del self._sent[future]
         self._waiting = deque(row for row in self._waiting if row.ticket not in tickets)
         self._done = [(ticket, outcome) for ticket, outcome in self._done if ticket not in tickets]
+
+    def begin_run(self) -> None:
+        self.server.begin_run()
 
     def close(self) -> None:
         self.closing.close()
