@@ -263,7 +263,7 @@ def check_problems(problems: Sequence[Problem], context: Context) -> None:
             )
 
 
-def check_solvable(jobs: Sequence[Job[Any]]) -> None:
+def check_solvable(jobs: Sequence[Job]) -> None:
     """Reject the jobs of a call if one of their problems cannot be solved.
 
     Raises:

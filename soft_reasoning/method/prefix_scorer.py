@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class PrefixScorer:
         left = context.engine.context_length - len(request.prompt_ids)
         room = min(request.max_new_tokens, max(1, left))  # the engine refuses a prompt that leaves none
         prefix, value = Completion((), (), "", FinishReason.LENGTH, 0), None
-        trace: list[dict[str, Any]] = []
+        trace: list[dict[str, object]] = []
         while prefix.generated_tokens < room and prefix.finish_reason == FinishReason.LENGTH:
             ids = request.prompt_ids + prefix.token_ids
             tokens = min(self.block_tokens, room - prefix.generated_tokens)

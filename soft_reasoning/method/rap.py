@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
@@ -301,7 +301,7 @@ def overall_question(question: str) -> str:
     return _line((asking or sentences)[-1])
 
 
-def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
+def read_answer(text: str, answer_type: str, grader: AnswerGrader) -> str | None:
     """The answer after the last "The answer is"; without this cue the answer that the grader reads."""
     _, cue, rest = text.rpartition(ANSWER_CUE)
     return grader.extract(f"Answer: {rest.lstrip(' :')}" if cue else text, answer_type)
@@ -338,12 +338,12 @@ def _candidate(end: Node) -> Candidate:
     )
 
 
-def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, object]]:
     """An entry per node: its parent, its counts, its question, and after its visit its answer."""
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():
-        entry: dict[str, Any] = {"node": i, "visits": len(node.returns), "q": node.value}
+        entry: dict[str, object] = {"node": i, "visits": len(node.returns), "q": node.value}
         if node.parent is not None:
             entry |= {"parent": number[node.parent], "question": node.question, "useful": node.useful}
             if node.reward is not None:

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
 from soft_reasoning.types import (
@@ -25,7 +27,7 @@ from soft_reasoning.types import (
     UserError,
 )
 
-E_co = TypeVar("E_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True, default=Any)
 
 
 class BudgetSpent(Exception):
