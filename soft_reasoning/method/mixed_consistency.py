@@ -16,9 +16,8 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
+from soft_reasoning.schedule.solutions import SampledMethod, read_candidate, sample_solutions
 from soft_reasoning.task.probe import Probe
 from soft_reasoning.types import Candidate, Problem, Result
 

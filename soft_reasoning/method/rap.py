@@ -18,10 +18,9 @@ from typing import ClassVar
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.judge.final import same_answers
-from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import ask_yes_no
+from soft_reasoning.schedule.solutions import SampledMethod, ask_yes_no
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
 
 END = "Now we can answer"

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.checks import OptionError, check_sampling, counts, real, whole
-from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import solution_request
+from soft_reasoning.schedule.solutions import SampledMethod, solution_request
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
 
 

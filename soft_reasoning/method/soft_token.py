@@ -10,8 +10,9 @@ from typing import ClassVar
 import torch
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.solutions import SampledMethod
 from soft_reasoning.task.space import TaskPoint, greedy_anchor, task_request
 from soft_reasoning.types import Generate, Problem, Result
 
