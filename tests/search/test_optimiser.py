@@ -16,12 +16,7 @@ from botorch.acquisition import (
 )
 from botorch.utils.transforms import t_batch_mode_transform
 
-from soft_reasoning.search import (
-    BayesianOptimiser,
-    RandomOptimiser,
-    SearchState,
-    Surrogate,
-)
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SearchState, Surrogate
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.points import (
     KrigingBeliever,

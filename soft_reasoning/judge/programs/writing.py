@@ -25,15 +25,7 @@ from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import SampledMethod
-from soft_reasoning.types import (
-    GREEDY,
-    Candidate,
-    Completion,
-    Generate,
-    Problem,
-    Request,
-    UserError,
-)
+from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Problem, Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 

@@ -11,16 +11,7 @@ from soft_reasoning.judge.programs.writing import code_of
 from soft_reasoning.lab.runs import runner
 from soft_reasoning.schedule.scheduler import drive
 from soft_reasoning.types import Candidate, UserError
-from tests.judge.programs.programming import (
-    BROKEN,
-    NOTHING,
-    PROBLEM,
-    RIGHT,
-    WRONG,
-    Programmer,
-    solved,
-    world,
-)
+from tests.judge.programs.programming import BROKEN, NOTHING, PROBLEM, RIGHT, WRONG, Programmer, solved, world
 
 CANDIDATES = [
     Candidate("7 + 8 = 15. Answer: 15", "15", 0),
