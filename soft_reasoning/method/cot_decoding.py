@@ -67,15 +67,11 @@ class CotDecoding(SampledMethod):
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
         empty = Completion((), (), "", FinishReason.LENGTH, len(request.prompt_ids))
-        starts = [
-            join(
-                empty,
-                replace(empty, token_ids=(token,), logprobs=(p,), top_logprobs=(first,)),
-                request,
-                engine,
-            )
-            for token, p in zip(first.ids[: self.paths], first.logprobs, strict=False)
+        prefixes = [
+            replace(empty, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
+            for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
+        starts = [join(empty, prefix, request, engine) for prefix in prefixes]
         path_request = replace(
             request,
             sampling=self.sampling if self.continuation == "sample" else GREEDY,

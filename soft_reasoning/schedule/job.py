@@ -80,11 +80,7 @@ class Job(Future[Result], Generic[E_co]):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        method: Method,
-        context: Context,
-        watch: Callable[[Round], None] | None = None,
+        self, problem: Problem, method: Method, context: Context, watch: Callable[[Round], None] | None = None
     ) -> None:
         super().__init__()
         self.problem, self.method, self.context, self.watch = problem, method, context.of(problem), watch

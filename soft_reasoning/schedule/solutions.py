@@ -131,9 +131,9 @@ def _request_rest(request: Request, begin: Completion, engine: Engine) -> Reques
 
 
 def join(
-    begin: Completion, rest: Completion, asked: Request | Prompt, engine: Engine, *, unfinished: bool = False
+    begin: Completion, rest: Completion, request: Request, engine: Engine, *, unfinished: bool = False
 ) -> Completion:
-    """Return the completion ``begin`` of ``asked`` followed by ``rest``; a stop string may lie across both.
+    """Return the completion ``begin`` of ``request`` followed by ``rest``; a stop string may lie across both.
 
     ``unfinished`` means that ``begin`` is known not to have ended.
     """
@@ -141,7 +141,7 @@ def join(
     ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
     tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
     count, text, reason = engine.stops.finish(
-        ids, asked.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=asked.thinks
+        ids, request.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=request.thinks
     )
     reason = rest.finish_reason if reason == FinishReason.LENGTH else reason
     return replace(

@@ -145,11 +145,7 @@ def test_another_model_may_write_the_programs():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"method": "mixed_consistency"},
-        {"method": "verified_sampling", "verifier": "program"},
-    ],
+    "options", [{"method": "mixed_consistency"}, {"method": "verified_sampling", "verifier": "program"}]
 )
 def test_where_programs_are_written_questions_have_numbers_as_answers(options):
     with SoftReasoner.from_pretrained("some/model", engine="fake", **options) as reasoner:
