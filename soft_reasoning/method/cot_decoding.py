@@ -18,7 +18,7 @@ from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.final import eligible_answers
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import SampledMethod, join, read_candidate, resume, solution_request
+from soft_reasoning.schedule.solutions import SamplingOptions, join, read_candidate, resume, solution_request
 from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
@@ -28,12 +28,12 @@ MARGIN = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class CotDecoding(SampledMethod):
+class CotDecoding(SamplingOptions):
     """Continues the ``paths`` (k) likeliest first tokens and aggregates their answers.
 
     Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority. The original continues 10
     paths greedily and sums Deltas. Paths without an answer do not count. The other options are those of
-    :class:`SampledMethod`.
+    :class:`SamplingOptions`.
 
     Args:
         paths: Number of first tokens.

@@ -20,7 +20,7 @@ from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import SampledMethod, ask_yes_no
+from soft_reasoning.schedule.solutions import SamplingOptions, ask_yes_no
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
@@ -85,12 +85,12 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReasoningViaPlanning(SampledMethod):
+class ReasoningViaPlanning(SamplingOptions):
     """Tree search by UCT over sub-questions.
 
     A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
     reward of the chain. The text of the final question is known, so the model does not write it. The other
-    options are those of :class:`SampledMethod`, here for each question or answer.
+    options are those of :class:`SamplingOptions`, here for each question or answer.
 
     Args:
         actions: Maximum number of distinct sub-questions after a node.

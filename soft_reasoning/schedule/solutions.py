@@ -31,7 +31,7 @@ from soft_reasoning.types import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledMethod:
+class SamplingOptions:
     """The options of what samples solutions, or programs.
 
     Args:

@@ -24,7 +24,7 @@ from soft_reasoning.checks import check_sampling, counts
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import SampledMethod
+from soft_reasoning.schedule.solutions import SamplingOptions
 from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Problem, Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -81,12 +81,12 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Programs(SampledMethod):
+class Programs(SamplingOptions):
     """How programs are written and run; the first is greedy, the others are sampled.
 
     Args:
         samples: Programs per question. The other options are those of
-            :class:`~soft_reasoning.schedule.solutions.SampledMethod`.
+            :class:`~soft_reasoning.schedule.solutions.SamplingOptions`.
         model: Another model that writes them, a name of ``conf/model`` or a path; None uses the run's model.
         sandbox: Where they run.
 
