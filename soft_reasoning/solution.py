@@ -211,7 +211,7 @@ def explain(solution: Solution, width: float = 100) -> str:
     return "\n".join(lines)
 
 
-def solutions_of(jobs: Mapping[str, Job[Any]]) -> dict[str, Solution]:
+def solutions_of(jobs: Mapping[str, Job]) -> dict[str, Solution]:
     """Return the solutions of finished jobs, and warn of answers that a limit of tokens cut."""
     lost = [
         tokens_when_cut(candidate, job.problem.answer_type)

@@ -102,10 +102,12 @@ def test_a_type_checker_is_content_with_the_readme(tmp_path):
 
 TYPED = """
 from typing_extensions import assert_type
-from soft_reasoning import Message, Question, Solution
+from soft_reasoning import Candidate, Message, Question, Solution
+def judge(question: str, candidates: list[Candidate]) -> list[float]:
+    return [1.0 for _ in candidates]
 with SoftReasoner.from_pretrained("demo", method="cot", k=3, max_tokens=100) as reasoner:
     assert_type(reasoner.solve("?", method="cot", k=2, on_round=lambda round: print(round.number)), Solution)
-    assert_type(reasoner.solve([{"role": "user", "content": "?"}]), Solution)
+    assert_type(reasoner.solve([{"role": "user", "content": "?"}], verifier=judge), Solution)
     chat: list[Message] = [{"role": "user", "content": "?"}]
     assert_type(reasoner.solve(chat), Solution)
     asked: Question = {"question": "?", "id": 1}

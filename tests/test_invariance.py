@@ -1,12 +1,6 @@
 """Invariants 1 and 2 on the bundled model: what a problem gets does not depend on its neighbours."""
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -64,32 +58,3 @@ def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
         [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=301, stop=context.prompts.stop)])
         rest = engine.tokenizer.decode(list(greedy.token_ids[1:]), skip_special_tokens=True)
         assert {c.text for c in results[problem.id].candidates} == {rest}
-
-
-def records(folder):
-    return [json.loads(line) for line in (folder / "samples.jsonl").read_bytes().splitlines()]
-
-
-def results_of(folder):
-    return {r["doc_id"]: (r["answer"], [c["reward"] for c in r["candidates"]]) for r in records(folder)}
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_gives_what_an_unbroken_run_gives(tmp_path):
-    def start(folder):
-        command = [sys.executable, "-m", "soft_reasoning.run", "limit=24", "rounds=1", "max_live=4"]
-        return subprocess.Popen([*command, "progress=false", f"hydra.run.dir={folder}"], cwd=tmp_path)
-
-    broken, whole = tmp_path / "broken", tmp_path / "whole"
-    process = start(broken)
-    deadline = time.monotonic() + 120
-    samples = broken / "samples.jsonl"
-    while not (samples.exists() and samples.read_bytes().count(b"\n") >= 3):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert 3 <= samples.read_bytes().count(b"\n") < 24
-    assert start(broken).wait() == 0 and start(whole).wait() == 0
-    assert len(records(broken)) == 24
-    assert results_of(broken) == results_of(whole)

@@ -293,30 +293,3 @@ def test_a_temperature_asks_for_no_search_through_the_server():
             searched = create(model="demo", messages=chat(HAIKU), temperature=0.7, extra_body=search)
     assert sent.choices == greedy.choices and sent.usage == greedy.usage
     assert searched.usage.completion_tokens > greedy.usage.completion_tokens
-
-
-def test_a_haiku_through_the_server():
-    pytest.importorskip("fastapi")
-    pytest.importorskip("openai")
-    from tests.serve.serving import chat, served
-
-    searching = {"method": "soft_reasoning", "k": 2, "rounds": 0}
-    with SoftReasoner.from_pretrained("demo", prompt="any", **searching) as reasoner:
-        with served(reasoner) as running, running.client() as client:
-            create = client.chat.completions.create
-            response = create(model="cot-demo", messages=chat(HAIKU))
-            searched = create(model="demo", messages=chat(HAIKU), max_tokens=8).choices[0]
-        engine = reasoner.context.engine
-        ids = tuple(engine.tokenizer.encode(HAIKU))
-        short = reasoner.solve(HAIKU, max_new_tokens=8)
-        opening = short.chosen.opening  # the heaviest token of the soft one, by the trace
-        assert opening == short.trace[0]["tokens"][short.candidates.index(short.chosen)][0]["weights"][0][0]
-        assert searched.soft_reasoning["opening"] == opening
-        assert searched.message.content == short.text == short.chosen.text
-        greedy = reasoner.solve(HAIKU, method="cot")
-        assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
-        [candidate] = greedy.candidates
-        assert response.choices[0].message.content == candidate.text  # as the model wrote it
-        assert response.usage.prompt_tokens == len(ids)
-        ended = response.choices[0].finish_reason == "stop"
-        assert ended or candidate.generated_tokens == engine.context_length - len(ids)  # not cut at 300

@@ -13,7 +13,6 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.prompts import Wording
 from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate
@@ -96,28 +95,6 @@ def test_a_reference_answer_is_text_or_a_number(reasoner):
     for wrong in (True, ["13"], b"13"):
         with pytest.raises(UserError, match="gold: expected text or a number, got"):
             reasoner.problem(QUESTIONS[0], wrong)
-
-
-@pytest.mark.slow
-def test_options_of_a_call(reasoner):
-    question = QUESTIONS[0]
-    assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3
-    assert len(reasoner.solve(question, method="self_consistency", k=7).candidates) == 7
-    assert len(reasoner.solve(question, method="cot").candidates) == 1
-    usual, greedy, hot = (reasoner.solve(question, rounds=0, temperature=t) for t in (1.1, 0, 2.0))
-    assert greedy != usual == reasoner.solve(question, rounds=0) != hot
-    assert reasoner.solve(question, preset="paper").rule == "best_reward"
-    bounded = reasoner.solve(question, max_tokens=20)
-    assert bounded.generated_tokens <= 20 and bounded.ended == "max_tokens"
-    short = reasoner.solve(question, max_new_tokens=4)
-    assert max(c.generated_tokens for c in short.candidates) == 4 and short.generated_tokens < 100
-    other = reasoner.solve(question, seed=1)
-    assert other == reasoner.solve(question, seed=1) != reasoner.solve(question)
-    with SoftReasoner.from_pretrained("demo", **FAKE, rounds=1, seed=1) as seeded:
-        assert seeded.solve(question) == other
-    solution = reasoner.solve(question, method=SelfConsistency(samples=2))
-    assert solution.method == "self_consistency" and len(solution.candidates) == 2
-    assert len(reasoner.solve(question).rounds) <= 2  # the reasoner's own options hold
 
 
 @pytest.mark.parametrize(

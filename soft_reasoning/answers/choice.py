@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from soft_reasoning.answers.marks import Reading
+from soft_reasoning.answers.marks import Reading, holds_word
 
 _OFFERED = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+(?=\S)")
 _LEAD = r"\W*(?i:(?:so|thus|therefore|hence|most|likely|probably|option|choice|letter)\W+)*"
@@ -42,9 +42,8 @@ _DENIES = re.compile(
     re.IGNORECASE,
 )
 """What denies or doubts an option."""
-_BECAUSE = re.compile(r"\b(?:because|since)\b", re.IGNORECASE)
 _REASON = re.compile(
-    rf"{_BECAUSE.pattern}|\b(?:not|rather|while|whereas|but|unlike|neither)\b|[.!]\s", re.IGNORECASE
+    r"\b(?:because|since|not|rather|while|whereas|but|unlike|neither)\b|[.!]\s", re.IGNORECASE
 )
 """Before what is said of other options."""
 
@@ -78,8 +77,7 @@ def read(sentence: str, question: str, marked: bool) -> Reading | None:
         plain = plain[: text.start] + " " * (text.end - text.start) + plain[text.end :]
     chosen = _opening(plain, texts) if marked else _named(plain, texts)
     if chosen is None:
-        letter = re.match(rf"{_LEAD}[A-Z]\b", plain) if marked else _LETTER.search(plain)
-        return Reading(None) if letter else None
+        return Reading(None) if _LETTER.search(plain) else None
     reason = None if chosen in texts else _REASON.search(plain, chosen.end)
     start, end = 0 if chosen in texts else chosen.end, reason.start() if reason else len(plain)
     others = {
@@ -101,8 +99,6 @@ def _opening(plain: str, texts: list[Reading]) -> Reading | None:
 
 def _named(plain: str, texts: list[Reading]) -> Reading | None:
     """The option that a sentence without a mark names."""
-    because = _BECAUSE.search(plain)
-    plain = plain[: because.start()] if because else plain
     if _DENIES.search(plain):
         return None
     letters = [
@@ -110,13 +106,13 @@ def _named(plain: str, texts: list[Reading]) -> Reading | None:
         for match in _NAMED.finditer(plain)
     ]
     if (opens := _OPENS.match(plain)) and not _CORRECT.match(plain, opens.end("letter")):
-        word = r"\w" if texts else r"\w|:\s*$"  # "A:" begins a turn
-        bare = not re.search(word, plain[opens.end("letter") :])
+        rest = plain[opens.end("letter") :].rstrip()
+        bare = not holds_word(rest) and (bool(texts) or not rest.endswith(":"))  # "A:" begins a turn
         letters = [Reading(opens["letter"].upper(), *opens.span("letter"))] if bare else []
         texts = []
     if len({letter.answer for letter in letters}) == 1:
         return letters[0]
-    ends = [text for text in texts if re.match(r"\W*$", plain[text.end :]) or _CORRECT.match(plain, text.end)]
+    ends = [text for text in texts if not holds_word(plain[text.end :]) or _CORRECT.match(plain, text.end)]
     return ends[0] if ends and not letters else None
 
 

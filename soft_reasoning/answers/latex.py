@@ -16,6 +16,7 @@ from typing import Any
 from loky import ProcessPoolExecutor
 
 from soft_reasoning.answers.marks import SPACES, WINDOW, Reading
+from soft_reasoning.answers.text import SENTENCE_END
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ _MATHS = re.compile(
 """A formula; not what stands between two prices: $5 and then $6."""
 _OR = re.compile(r"[\s$\\)\]]{0,9}or[\s$\\(\[]{0,9}")
 """Between two formulas that are both meant."""
-_SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
 _UNIT = re.compile(r"\\(?:text|mathrm)\s?\{\s*([^{}]*?)\s*\}")
 _BASE = re.compile(r"(?<=\d)_\{?(\d+)")
 
@@ -35,7 +35,7 @@ def read(statement: str, question: str = "", marked: bool = True) -> Reading | N
     """The first formula of a statement, else its first sentence."""
     if maths := _MATHS.search(statement):
         return _stripped(statement, *maths.span(maths.lastindex or 0))
-    end = _SENTENCE_END.search(statement)
+    end = SENTENCE_END.search(statement)
     return _stripped(statement, 0, end.start() if end else len(statement))
 
 
@@ -132,10 +132,12 @@ class MathVerifyProcess:
             assert self.pool is not None
             try:
                 return self.pool.submit(function, *texts).result(self.seconds)
-            except Exception as error:  # of Math-Verify, or the end of its process
+            except BaseException as error:  # of Math-Verify, the end of its process, or Ctrl-C
+                self.close()
+                if not isinstance(error, Exception):
+                    raise
                 reason = "too slow" if isinstance(error, TimeoutError) else type(error).__name__
                 log.warning("Math-Verify: %s: %s", " and ".join(f"{text!r:.80}" for text in texts), reason)
-                self.close()
                 return None
 
     def _start(self) -> None:

@@ -78,6 +78,11 @@ class Reading(NamedTuple):
         return Reading(self.answer, self.start + offset, self.end + offset)
 
 
+def holds_word(text: str) -> bool:
+    """Whether ``text`` holds a letter or a digit."""
+    return any(map(str.isalnum, text))
+
+
 def without_layout(text: str) -> str:
     """``text`` with spaces in place of layout; its length stays the same."""
     return _LAYOUT.sub(lambda match: " " * len(match.group()), text)

@@ -39,10 +39,7 @@ _OTHER_LANGUAGE = re.compile(
 )
 """A letter or a word of a language that writes 1.200 for 1200."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
-_CONCLUDES = re.compile(r"\s*(?:so|therefore|thus|hence)\b", re.IGNORECASE)
-_OPEN_END = re.compile(r"[\w,:;]\s*$")
-_ITEM = re.compile(r"\s*[-*•]\s")
-"""An item of a list is no conclusion."""
+_CONCLUSIONS = ("so", "therefore", "thus", "hence")
 
 
 def extract(
@@ -134,7 +131,8 @@ def _at(
 def _agrees(reading: Reading, plain: str, start: int, answer_type: str, question: str) -> bool:
     """Whether a text that begins with its answer concludes with no other: "Answer: 3. ... So it is 5."."""
     sentences = marks.sentences(plain, start, len(plain))
-    if not sentences or not _CONCLUDES.match(plain, sentences[-1][0]):
+    last = plain[slice(*sentences[-1])].split() if sentences else []
+    if not last or last[0].strip(",:").lower() not in _CONCLUSIONS:
         return True
     other = _at(plain, sentences[-1], answer_type, question)
     return other is None or other.answer in (None, reading.answer)
@@ -158,7 +156,7 @@ def _read_end(plain: str, laid_out: str, answer_type: str, question: str) -> Rea
     if not places:
         return None
     first, last = (_at(plain, place, answer_type, question) for place in (places[0], places[-1]))
-    if first is None or first.answer is None or any(map(str.isalnum, plain[: first.start])):
+    if first is None or first.answer is None or marks.holds_word(plain[: first.start]):
         return last
     return first if last is None else last if last.answer == first.answer else None
 
@@ -174,8 +172,9 @@ def _read_last_number(plain: str, laid_out: str, places: list[tuple[int, int]]) 
             bold = [*_BOLD.finditer(laid_out, start, stop)]
             if reading.answer is None and len(bold) == 1:
                 return _at(plain, bold[0].span(1), "number", "", marked=True)
-            listed = _ITEM.match(laid_out, start) and "=" not in plain[start:stop]
-            return None if listed else reading
-        if stop == len(plain) and _OPEN_END.search(plain, start, stop):
+            item = laid_out[start:stop].lstrip()[:2] in ("- ", "* ", "• ")  # which is no conclusion
+            return None if item and "=" not in plain[start:stop] else reading
+        end = plain[start:stop].rstrip()[-1:]
+        if stop == len(plain) and (end.isalnum() or end in ",:;"):
             return None
     return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from soft_reasoning.answers.marks import SPACES, Reading
 
-_SENTENCE_END = re.compile(
+SENTENCE_END = re.compile(
     r"(?:(?<!^[A-Z])|(?=\W*$))(?<![\s.(][A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Ft|Lt))"
     r"(?<!\b(?:Mrs|Col|Gen|Gov|Rev|Sen|Sgt))(?<!\b(?:Prof|Capt))\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))"
 )
@@ -40,7 +40,7 @@ def read(statement: str, question: str = "", marked: bool = True) -> Reading | N
     start, line = (wrapped.start(1), wrapped[1]) if wrapped else (0, statement)
     plain = line.lstrip(_AROUND)
     start += len(line) - len(plain)
-    end = _SENTENCE_END.search(plain)
+    end = SENTENCE_END.search(plain)
     answer = plain[: end.start() if end else None].rstrip(_AROUND)
     return Reading(answer, start, start + len(answer)) if answer else None
 

@@ -238,7 +238,7 @@ def check_fits(method: Method, context: Context) -> None:
     _check_needs(method, context)
     for part in worded_parts(method):
         if isinstance(part, Programs):
-            prompts = part.judge(context).prompts
+            prompts = context.judge(part.model).prompts
             part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -298,28 +297,24 @@ class ModelVerifier:
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
             warn_of_bound(self.name, judge.engine.context_length)
-        return prompt, min(count, len(texts))
+        return prompt, count
 
 
 def fitting(
     show: Callable[[Sequence[str]], Prompt], earlier: Sequence[str], solutions: Sequence[str], room: int
 ) -> tuple[Prompt, int]:
-    """Return the prompt that ``show`` builds from ``earlier`` and ``solutions``, and how many texts it shows.
+    """Return the prompt that ``show`` builds from ``earlier`` and ``solutions``, and how many of the latter.
 
     If they take more than ``room`` tokens, the first of ``earlier`` are left out, then the last of
     ``solutions``, so that the remaining solutions keep their numbers.
     """
-    texts = [*earlier, *solutions]
-
-    def build(count: int) -> Prompt:
-        first = max(0, min(len(earlier), len(texts) - count))
-        return show(texts[first : first + count])
-
-    prompt, count = build(len(texts)), len(texts)
-    if count > 1 and len(prompt.ids) > room:
-        count = 1 + bisect_right(range(2, count), room, key=lambda size: len(build(size).ids))
-        prompt = build(count)
-    return prompt, count
+    before, shown = list(earlier), list(solutions)
+    while len((prompt := show([*before, *shown])).ids) > room and len(before) + len(shown) > 1:
+        if before:
+            before.pop(0)
+        else:
+            shown.pop()
+    return prompt, len(shown)
 
 
 @cache

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from soft_reasoning.checks import real
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.types import (
-    Candidate,
-    Problem,
-    UserError,
-)
+from soft_reasoning.types import Candidate, Problem, UserError
 
 Score: TypeAlias = Callable[[str, list[Candidate]], Sequence[float | None]]
 """A question and a round's candidates -> a score in [0, 1] for each; None is not judged."""
@@ -83,33 +79,33 @@ def verify(
     Raises:
         UserError: If it returns anything else.
     """
-    verdict: Any = verifier.verify(problem, candidates, context, earlier)
+    verdict: object = verifier.verify(problem, candidates, context, earlier)
     if isinstance(verdict, Generator):
-        verdict = yield from verdict
-    name = getattr(verifier, "name", type(verifier).__name__)
+        verdict = yield from cast(Steps[object], verdict)
+    name = f"verifier={getattr(verifier, 'name', type(verifier).__name__)}"
     if not isinstance(verdict, Verdict):
         raise UserError(
-            f"verifier={name}: expected verify to return a Verdict, or to yield effects and return one, got "
+            f"{name}: expected verify to return a Verdict, or to yield effects and return one, got "
             f"{verdict!r:.80}"
         )
-    read = [_scores(values, len(candidates), name) for values in (verdict.scores, verdict.agreement)]
-    return replace(verdict, scores=read[0], agreement=read[1])
+    scores, agreement = (
+        _scores(values, len(candidates), name) for values in (verdict.scores, verdict.agreement)
+    )
+    return replace(verdict, scores=scores, agreement=agreement)
 
 
-def _scores(values: Any, count: int, name: str) -> tuple[float | None, ...]:
+def _scores(values: object, count: int, name: str) -> tuple[float | None, ...]:
     """Return ``values`` as ``count`` scores in [0, 1] or None."""
-    scores: list[Any] = list(values) if isinstance(values, Iterable) else []
+    scores: list[object] = list(values) if isinstance(values, Iterable) else []
     if len(scores) != count:
-        expected = f"expected {count} scores, one for each candidate"
-        raise UserError(f"verifier={name}: {expected}, got {values!r:.80}")
-    return tuple(None if score is None else _score(score, name) for score in scores)
+        raise UserError(f"{name}: expected {count} scores, one for each candidate, got {values!r:.80}")
+    return tuple(None if score is None else _score(score, f"{name}: score") for score in scores)
 
 
-def _score(value: Any, name: str) -> float:
+def _score(value: object, name: str) -> float:
     """Return a number, or a scalar of numpy or torch, as a float in [0, 1]."""
     value = getattr(value, "item", lambda: value)()
-    value = float(value) if isinstance(value, bool) else value
-    return real(f"verifier={name}: score", value, least=0.0, most=1.0)
+    return real(name, float(value) if isinstance(value, bool) else value, least=0.0, most=1.0)
 
 
 @dataclass(frozen=True)
@@ -159,23 +155,22 @@ class FunctionVerifier:
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Verdict:
         """Judge ``candidates``; :func:`verify` checks what the function returns."""
-        values: Any = self.function(problem.question, list(candidates))
-        return Verdict(tuple(values) if isinstance(values, Iterable) else values)
+        values: object = self.function(problem.question, list(candidates))
+        return Verdict(cast(tuple[float, ...], tuple(values) if isinstance(values, Iterable) else values))
 
 
-def as_verifier(value: Any) -> Verifier:
+def as_verifier(value: object) -> Verifier:
     """Return ``value``, an object with ``verify`` or a function, as a verifier.
 
     Raises:
         UserError: If it is neither.
     """
-    expected = (
-        "a function of a question and its candidates that returns a score for each, or an object with verify"
-    )
-    if isinstance(value, type):
-        raise UserError(f"verifier: expected {expected}, got the class {value.__name__}; pass an instance")
-    if callable(getattr(value, "verify", None)):
+    if callable(getattr(value, "verify", None)) and not isinstance(value, type):
         return cast(Verifier, value)
-    if callable(value):
+    if callable(value) and not isinstance(value, type):
         return FunctionVerifier(cast(Score, value))
-    raise UserError(f"verifier: expected {expected}, got {value!r:.80}")
+    got = f"the class {value.__name__}; pass an instance" if isinstance(value, type) else f"{value!r:.80}"
+    raise UserError(
+        "verifier: expected a function of a question and its candidates that returns a score for each, or an "
+        f"object with verify, got {got}"
+    )

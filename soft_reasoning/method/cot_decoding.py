@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 from soft_reasoning.checks import check_sampling, choice, counts
 from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.final import eligible_answers
-from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import join, read_candidate, resume, solution_request
+from soft_reasoning.schedule.solutions import SamplingOptions, join, read_candidate, resume, solution_request
 from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
@@ -29,12 +28,12 @@ MARGIN = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class CotDecoding(SampledMethod):
+class CotDecoding(SamplingOptions):
     """Continues the ``paths`` (k) likeliest first tokens and aggregates their answers.
 
     Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority. The original continues 10
     paths greedily and sums Deltas. Paths without an answer do not count. The other options are those of
-    :class:`SampledMethod`.
+    :class:`SamplingOptions`.
 
     Args:
         paths: Number of first tokens.
@@ -58,7 +57,7 @@ class CotDecoding(SampledMethod):
             check_sampling(self, fix="use method.continuation=greedy")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        request = solution_request(problem, context, self.max_new_tokens)
+        request, engine = solution_request(problem, context, self.max_new_tokens), context.engine
         likeliest = max(self.paths, MARGIN)
         [look] = yield Generate(
             [replace(request, max_new_tokens=0, top_logprobs=likeliest, role="first_token")]
@@ -73,7 +72,7 @@ class CotDecoding(SampledMethod):
             replace(empty, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
-        starts = [join(empty, path, request, context.engine) for path in prefixes]
+        starts = [join(empty, prefix, request, engine) for prefix in prefixes]
         path_request = replace(
             request,
             sampling=self.sampling if self.continuation == "sample" else GREEDY,
@@ -81,10 +80,10 @@ class CotDecoding(SampledMethod):
         )
         seeds = [context.stream(problem.id, "sample", i) for i in range(len(starts))]
         requests = [replace(path_request, seed=seed) for seed in seeds]
-        paths = yield from resume(requests, starts, context.engine)
+        paths = yield from resume(requests, starts, engine)
         candidates = tuple(read_candidate(path, problem, context) for path in paths)
         deltas = None if self.aggregate == "majority" else _deltas(problem, paths, context)
-        first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
+        first_tokens = [engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
         answers = eligible_answers(candidates, problem.answer_type)

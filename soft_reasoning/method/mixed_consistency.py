@@ -16,21 +16,20 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
 from soft_reasoning.judge.programs import Programs
-from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
+from soft_reasoning.schedule.solutions import SamplingOptions, read_candidate, sample_solutions
 from soft_reasoning.task.probe import Probe
 from soft_reasoning.types import Candidate, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedConsistency(SampledMethod):
+class MixedConsistency(SamplingOptions):
     """A vote of programs and solutions; the earliest answer wins a tie, solutions before programs.
 
     The programs come first, since they are short. Then solutions follow in waves until the vote is settled
     (:func:`~soft_reasoning.judge.final.lead_probability`). With a probe a solution's weight is its score
     as a multiple of the mean score of those with an answer. Candidates are the solutions, then the programs.
-    The trace holds the weight of each. The options of the solutions are those of :class:`SampledMethod`.
+    The trace holds the weight of each. The options of the solutions are those of :class:`SamplingOptions`.
 
     Args:
         samples: Maximum number of solutions.
@@ -56,7 +55,7 @@ class MixedConsistency(SampledMethod):
     repeat_weight: float = 1.0
     probe: Probe | str | PathLike[str] | None = None
     name: str = "mixed_consistency"
-    short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "probe": "probe"}
+    short: ClassVar[Mapping[str, str]] = {**SamplingOptions.short, "probe": "probe"}
 
     def __post_init__(self) -> None:
         counts(self, "samples", "wave", "max_new_tokens")

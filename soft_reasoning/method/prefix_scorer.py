@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,15 +18,7 @@ from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import ask_yes_no, join, solution_request
-from soft_reasoning.types import (
-    MAX_NEW_TOKENS,
-    Completion,
-    FinishReason,
-    Generate,
-    Problem,
-    Result,
-    Sampling,
-)
+from soft_reasoning.types import MAX_NEW_TOKENS, Completion, FinishReason, Generate, Problem, Result, Sampling
 
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is correct so far; its field is {partial}."""
@@ -61,7 +53,7 @@ class PrefixScorer:
         left = context.engine.context_length - len(request.prompt_ids)
         room = min(request.max_new_tokens, max(1, left))  # the engine refuses a prompt that leaves none
         prefix, value = Completion((), (), "", FinishReason.LENGTH, 0), None
-        trace: list[dict[str, Any]] = []
+        trace: list[dict[str, object]] = []
         while prefix.generated_tokens < room and prefix.finish_reason == FinishReason.LENGTH:
             ids = request.prompt_ids + prefix.token_ids
             tokens = min(self.block_tokens, room - prefix.generated_tokens)

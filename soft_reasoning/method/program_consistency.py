@@ -6,16 +6,14 @@ of ``verifier=program``, which writes the same programs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from soft_reasoning.judge.programs.writing import INSTEAD, NOT_COMPUTED, Programs
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Problem, Result, UserError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramConsistency(Programs):
     """The majority answer of ``samples`` programs; the earliest wins a tie.
 
@@ -23,7 +21,6 @@ class ProgramConsistency(Programs):
     """
 
     name: str = "program_consistency"
-    short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         programs = yield from self.write(problem, context, role="candidate")

@@ -14,9 +14,9 @@ import torch
 
 from soft_reasoning.checks import check_sampling, counts, real
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import solution_request
+from soft_reasoning.schedule.solutions import SamplingOptions, solution_request
 from soft_reasoning.types import Generate, Problem, Result, generator_for
 
 MEAN_ROWS = 1024
@@ -24,10 +24,10 @@ MEAN_ROWS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomSoftPrompts(SampledMethod):
+class RandomSoftPrompts(SamplingOptions):
     """Samples a solution after each of several random soft prompts, and takes a majority vote.
 
-    The other options are those of :class:`SampledMethod`.
+    The other options are those of :class:`SamplingOptions`.
 
     Args:
         samples: Number of solutions.

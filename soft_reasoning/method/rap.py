@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import check_sampling, counts, real, whole
 from soft_reasoning.judge.final import same_answers
-from soft_reasoning.method.base import SampledMethod
 from soft_reasoning.schedule.effects import BudgetSpent
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import ask_yes_no
+from soft_reasoning.schedule.solutions import SamplingOptions, ask_yes_no
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
@@ -86,12 +85,12 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReasoningViaPlanning(SampledMethod):
+class ReasoningViaPlanning(SamplingOptions):
     """Tree search by UCT over sub-questions.
 
     A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
     reward of the chain. The text of the final question is known, so the model does not write it. The other
-    options are those of :class:`SampledMethod`, here for each question or answer.
+    options are those of :class:`SamplingOptions`, here for each question or answer.
 
     Args:
         actions: Maximum number of distinct sub-questions after a node.
@@ -301,7 +300,7 @@ def overall_question(question: str) -> str:
     return _line((asking or sentences)[-1])
 
 
-def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
+def read_answer(text: str, answer_type: str, grader: AnswerGrader) -> str | None:
     """The answer after the last "The answer is"; without this cue the answer that the grader reads."""
     _, cue, rest = text.rpartition(ANSWER_CUE)
     return grader.extract(f"Answer: {rest.lstrip(' :')}" if cue else text, answer_type)
@@ -338,12 +337,12 @@ def _candidate(end: Node) -> Candidate:
     )
 
 
-def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, object]]:
     """An entry per node: its parent, its counts, its question, and after its visit its answer."""
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():
-        entry: dict[str, Any] = {"node": i, "visits": len(node.returns), "q": node.value}
+        entry: dict[str, object] = {"node": i, "visits": len(node.returns), "q": node.value}
         if node.parent is not None:
             entry |= {"parent": number[node.parent], "question": node.question, "useful": node.useful}
             if node.reward is not None:

@@ -61,13 +61,13 @@ class Rounds:
         """All candidates and verdicts so far."""
         return SearchHistory(self.candidates, self.verdicts, self._context.grader, self._problem.answer_type)
 
-    def verify(self, candidates: Sequence[Candidate], **entries: Any) -> Steps[None]:
+    def verify(self, candidates: Sequence[Candidate], **entries: object) -> Steps[None]:
         """Verify a round's candidates together, and add them as :meth:`add` does."""
         verifier, earlier = self._method.active_verifier, tuple(self.verdicts)
         verdict = yield from verify(verifier, self._problem, candidates, self._context, earlier)
         self.add(candidates, verdict, **entries)
 
-    def add(self, candidates: Sequence[Candidate], verdict: Verdict, **entries: Any) -> None:
+    def add(self, candidates: Sequence[Candidate], verdict: Verdict, **entries: object) -> None:
         """Reward a round's candidates, whose coherence is known, and add them.
 
         ``entries`` are further fields of the round in the trace.
@@ -79,7 +79,7 @@ class Rounds:
         ]
         self.candidates += rewarded
         self.verdicts.append(verdict)
-        verifier: dict[str, Any] = {name: list(getattr(verdict, name)) for name in parts}
+        verifier: dict[str, object] = {name: list(getattr(verdict, name)) for name in parts}
         verifier |= {"computed": True} if verdict.computed else {}
         entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": verifier}
         self.trace.append({**entry, **entries})

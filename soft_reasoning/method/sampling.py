@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.checks import OptionError, check_sampling, counts, real, whole
-from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import solution_request
+from soft_reasoning.schedule.solutions import SamplingOptions, solution_request
 from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
 
 
@@ -34,11 +34,11 @@ class ChainOfThought:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfConsistency(SampledMethod):
+class SelfConsistency(SamplingOptions):
     """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
 
     The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30,
-    nearly uniformly from the likeliest tokens. The other options are those of :class:`SampledMethod`.
+    nearly uniformly from the likeliest tokens. The other options are those of :class:`SamplingOptions`.
 
     Args:
         samples: Number of solutions.

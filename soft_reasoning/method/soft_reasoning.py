@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -179,7 +179,7 @@ class SearchSpace:
         """d, dimensions of the search, for all soft tokens together."""
         return self.subspace.dim
 
-    def evaluate(self, points: Tensor, rounds: Rounds, **entries: Any) -> Steps[None]:
+    def evaluate(self, points: Tensor, rounds: Rounds, **entries: object) -> Steps[None]:
         """Evaluate a round: complete from ``points`` (n, d), verify the candidates together, reward them.
 
         The round is added to ``rounds``; ``entries`` are further fields of it in the trace.
@@ -244,7 +244,7 @@ class SearchSpace:
             U.unsqueeze(0), y, k, seed=self.context.seed, round=len(rounds.verdicts), keys=[self.problem.id]
         )
 
-    def describe(self, points: Tensor) -> list[list[dict[str, Any]]]:
+    def describe(self, points: Tensor) -> list[list[dict[str, object]]]:
         """Return what a trace says of each soft token of ``points`` (n, d), which has no text.
 
         These are its nearest tokens by cosine and, if it is a mixture of tokens, its largest weights.
@@ -252,7 +252,7 @@ class SearchSpace:
         engine, soft, weights = self.context.engine, self.subspace(points), self.subspace.weights(points)
         nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), NEAREST))
 
-        def entry(i: int, j: int) -> dict[str, Any]:
+        def entry(i: int, j: int) -> dict[str, object]:
             tokens = [[engine.tokenizer.decode([token]), round(cosine, 4)] for token, cosine in next(nearest)]
             if weights is None:
                 return {"nearest": tokens}

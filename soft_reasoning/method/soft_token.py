@@ -10,17 +10,18 @@ from typing import ClassVar
 import torch
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.method.base import SampledMethod, majority_vote
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.solutions import SamplingOptions
 from soft_reasoning.task.space import TaskPoint, greedy_anchor, task_request
 from soft_reasoning.types import Generate, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftToken(SampledMethod):
+class SoftToken(SamplingOptions):
     """Puts a task's soft tokens in the prompt, then decodes.
 
-    The other options are those of :class:`SampledMethod`.
+    The other options are those of :class:`SamplingOptions`.
 
     Args:
         point: The soft tokens, or a file of them that ``soft-reasoning tune`` wrote. A point of another model
@@ -36,7 +37,7 @@ class SoftToken(SampledMethod):
     samples: int = 1
     temperature: float = 0.0
     name: str = "soft_token"
-    short: ClassVar[Mapping[str, str]] = {**SampledMethod.short, "point": "point"}
+    short: ClassVar[Mapping[str, str]] = {**SamplingOptions.short, "point": "point"}
     needs: ClassVar[frozenset[str]] = frozenset({"rows"})
     independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 

@@ -55,7 +55,7 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Job[Any]], Any], Sequence[Any]]
+Answer = Callable[[Sequence[Job], Any], Sequence[Any]]
 """Returns an answer or a :class:`Submitted` for every job; the second argument is the engine."""
 
 
@@ -89,7 +89,7 @@ def answers(
     return register
 
 
-def answer_together(jobs: Sequence[Job[Any]], engine: Engine, clock: Clock) -> Sequence[Any]:
+def answer_together(jobs: Sequence[Job], engine: Engine, clock: Clock) -> Sequence[Any]:
     """Return an answer or a :class:`Submitted` for each of ``jobs``, whose effects are of one type.
 
     Raises:

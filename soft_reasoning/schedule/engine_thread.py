@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any
 
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.job import Job, ProblemError
@@ -43,8 +42,8 @@ class EngineThread:
         self.engine: Engine = engine
         self._free: Callable[[], None] = free or engine.close
         self.max_live: int = max_live
-        self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
-        self._calls: deque[deque[Job[Any]]] = deque()  # for each call the jobs that are not started
+        self._arrived: SimpleQueue[tuple[Sequence[Job], Callable[[], None]]] = SimpleQueue()
+        self._calls: deque[deque[Job]] = deque()  # for each call the jobs that are not started
         # Guards ``_closed``. Reentrant, since the garbage collector may call :meth:`end` anywhere.
         self._lock = threading.RLock()
         self._closed = False
@@ -57,7 +56,7 @@ class EngineThread:
         """Whether :meth:`close` was called."""
         return self._closed
 
-    def submit(self, jobs: Sequence[Job[Any]], check: Callable[[], None]) -> None:
+    def submit(self, jobs: Sequence[Job], check: Callable[[], None]) -> None:
         """Start to solve the jobs of a call; an error of ``check``, called in the thread, ends all of them.
 
         Raises:
@@ -137,6 +136,6 @@ class EngineThread:
             _end(failed, failure)
 
 
-def _end(jobs: Sequence[Job[Any]], error: Exception) -> None:
+def _end(jobs: Sequence[Job], error: Exception) -> None:
     for job in jobs:
         job.end(error)

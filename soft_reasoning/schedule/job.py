@@ -9,7 +9,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic, perf_counter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
 from soft_reasoning.types import (
@@ -25,7 +27,7 @@ from soft_reasoning.types import (
     UserError,
 )
 
-E_co = TypeVar("E_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True, default=Any)
 
 
 class BudgetSpent(Exception):
@@ -78,11 +80,7 @@ class Job(Future[Result], Generic[E_co]):
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        method: Method,
-        context: Context,
-        watch: Callable[[Round], None] | None = None,
+        self, problem: Problem, method: Method, context: Context, watch: Callable[[Round], None] | None = None
     ) -> None:
         super().__init__()
         self.problem, self.method, self.context, self.watch = problem, method, context.of(problem), watch

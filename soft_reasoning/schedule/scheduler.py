@@ -25,7 +25,7 @@ T = TypeVar("T")
 MAX_LIVE = 64
 """Problems advanced together: enough for an engine's batch, few enough to bound memory."""
 
-Answered = list[tuple[Job[Any], Any]]
+Answered = list[tuple[Job, Any]]
 """Jobs, each with the answer to its effect, or the error if the effect cannot be answered."""
 
 
@@ -40,16 +40,16 @@ class Scheduler:
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
         self.engine = engine
         self.clock: Clock = Clock() if clock is None else clock
-        self.live: list[Job[Any]] = []
-        self._owners: dict[int, Job[Any]] = {}  # of tickets in progress
+        self.live: list[Job] = []
+        self._owners: dict[int, Job] = {}  # of tickets in progress
         self._turns = count()
 
-    def add(self, job: Job[Any]) -> None:
+    def add(self, job: Job) -> None:
         """Add a job; its requests have precedence over those of jobs added later."""
         job.turn = next(self._turns)
         self.live.append(job)
 
-    def step(self) -> list[Job[Any]]:
+    def step(self) -> list[Job]:
         """Start the new jobs, or else answer effects, or else run an engine step; return the jobs that ended.
 
         A job that fails ends with its error; the others continue. Cancelled jobs are dropped first.
@@ -67,7 +67,7 @@ class Scheduler:
         self.drop(ended)
         return ended
 
-    def drop(self, jobs: Collection[Job[Any]]) -> None:
+    def drop(self, jobs: Collection[Job]) -> None:
         """Forget ``jobs``, and cancel what the engine has not completed for them."""
         if not jobs:
             return
@@ -87,7 +87,7 @@ class Scheduler:
             answers += self._answer_group(jobs)
         return answers + self._complete(new)  # effects without requests
 
-    def _answer_group(self, jobs: Sequence[Job[Any]]) -> Answered:
+    def _answer_group(self, jobs: Sequence[Job]) -> Answered:
         """The immediate answers. If the group cannot be answered together, each effect is answered alone."""
         try:
             results = answer_together(jobs, self.engine, self.clock)
@@ -108,14 +108,14 @@ class Scheduler:
         """Run an engine step; return the answers of the jobs whose last request it completes."""
         with self.clock.measure("engine"):
             outcomes = self.engine.step(self._owners)
-        owners: dict[Job[Any], None] = {}  # in order
+        owners: dict[Job, None] = {}  # in order
         for ticket, outcome in outcomes:
             job = self._owners.pop(ticket)
             job.outcomes[ticket] = outcome
             owners[job] = None
         return self._complete(owners)
 
-    def _complete(self, jobs: Iterable[Job[Any]]) -> Answered:
+    def _complete(self, jobs: Iterable[Job]) -> Answered:
         """The answers of those ``jobs`` whose requests are all complete, or one of whose requests failed."""
         answers: Answered = []
         for job in jobs:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from soft_reasoning.schedule.effects import BudgetSpent, next_logits
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import (
+    MAX_NEW_TOKENS,
     Candidate,
     Completion,
     Effect,
@@ -26,6 +27,29 @@ from soft_reasoning.types import (
     Sampling,
     UserError,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """The options of what samples solutions, or programs.
+
+    Args:
+        temperature: Sampling temperature.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
+        top_p: Total probability of the likeliest tokens that are sampled from; 1 is off.
+        max_new_tokens: Tokens per solution.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = MAX_NEW_TOKENS
+    short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
+
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are chosen."""
+        return Sampling(self.temperature, self.top_k, self.top_p)
 
 
 def solution_request(
@@ -100,9 +124,9 @@ def _request_rest(request: Request, begin: Completion, engine: Engine) -> Reques
 
 
 def join(
-    begin: Completion, rest: Completion, asked: Request | Prompt, engine: Engine, *, unfinished: bool = False
+    begin: Completion, rest: Completion, request: Request, engine: Engine, *, unfinished: bool = False
 ) -> Completion:
-    """Return the completion ``begin`` of ``asked`` followed by ``rest``; a stop string may lie across both.
+    """Return the completion ``begin`` of ``request`` followed by ``rest``; a stop string may lie across both.
 
     ``unfinished`` means that ``begin`` is known not to have ended.
     """
@@ -110,7 +134,7 @@ def join(
     ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
     tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
     count, text, reason = engine.stops.finish(
-        ids, asked.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=asked.thinks
+        ids, request.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=request.thinks
     )
     reason = rest.finish_reason if reason == FinishReason.LENGTH else reason
     return replace(

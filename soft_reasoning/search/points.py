@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from botorch.models.model import Model
@@ -120,7 +120,7 @@ class Proposal:
     decided: float = 0.0
     tied: float = 0.0
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the proposal's entry in a trace: the surrogate's expectations of the round.
 
         Numbers have six digits, since a float's last digits depend on the batch and the number of threads.

@@ -18,15 +18,7 @@ from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
 from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.space import TaskPoint, TaskSpace, greedy_anchor, task_request
-from soft_reasoning.types import (
-    MAX_NEW_TOKENS,
-    Candidate,
-    Generate,
-    Problem,
-    Request,
-    Usage,
-    UserError,
-)
+from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Generate, Problem, Request, Usage, UserError
 
 T = TypeVar("T")
 

@@ -80,11 +80,7 @@ class Probe(Learnt):
         return [math.nan if candidate.answer is None else next(read) for candidate in candidates]
 
     def scores(
-        self,
-        log_odds: Sequence[float],
-        answers: Sequence[str | None],
-        grader: AnswerGrader,
-        answer_type: str,
+        self, log_odds: Sequence[float], answers: Sequence[str | None], grader: AnswerGrader, answer_type: str
     ) -> list[float | None]:
         """Return the scores of candidates with these ``answers``; 0 without an answer, None if not read."""
         votes = torch.tensor(vote_shares(answers, grader, answer_type), dtype=torch.float64)

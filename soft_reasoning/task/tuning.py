@@ -261,12 +261,7 @@ def propose(done: Sequence[Evaluation], bounds: Tensor, seed: int) -> Tensor:
         sampler = SobolQMCNormalSampler(torch.Size([SAMPLES]), seed=seed % 2**31)
         acquisition = qLogNoisyExpectedImprovement(model, U, sampler=sampler, prune_baseline=True)
         points, _ = optimize_acqf(
-            acquisition,
-            box,
-            q=1,
-            num_restarts=RESTARTS,
-            raw_samples=RAW_SAMPLES,
-            options={"maxiter": 50},
+            acquisition, box, q=1, num_restarts=RESTARTS, raw_samples=RAW_SAMPLES, options={"maxiter": 50}
         )
     return points
 

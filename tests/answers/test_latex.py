@@ -4,15 +4,11 @@ import logging
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from itertools import combinations
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soft_reasoning.answers import equal
 from soft_reasoning.answers.latex import START, VERIFIED, MathVerifyProcess
@@ -26,16 +22,11 @@ def worker():
     made.close()
 
 
-def kill(worker):
-    [process] = worker.pool._processes.values()
-    os.kill(process.pid, signal.SIGKILL)
-    return process.pid
-
-
 def test_a_killed_process_is_replaced(worker, caplog):
     assert worker.ask(str.upper, "a") == "A"
-    kill(worker)
-    time.sleep(0.5)
+    [process] = worker.pool._processes.values()
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
     with caplog.at_level(logging.WARNING):
         assert [worker.ask(str.upper, "a"), worker.ask(str.upper, "a")][-1] == "A"
 
@@ -80,7 +71,6 @@ OTHER = [
     ("(0,1)", "[0,1]"),
     ("3, 4", "3"),
 ]
-few = settings(max_examples=10)  # each asks Math-Verify twice
 
 
 @pytest.mark.parametrize(("a", "b"), SAME)
@@ -95,30 +85,6 @@ def test_formulas_that_do_not(a, b):
 
 def differ(a, b):
     return not equal(a, b, "latex") and not equal(b, a, "latex")
-
-
-@few
-@given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_a_tolerance_is_never_absolute(a, b):
-    assert a == b or differ(f"\\frac{{1}}{{{a}}}", f"\\frac{{1}}{{{b}}}")
-
-
-@pytest.mark.parametrize(
-    "two", ["({},{})", "[{},{}]", "({},{}]", "\\{{{},{}\\}}", "{},{}", "{}, {}", "{} \\pm {}", "{}:{}"]
-)
-@few
-@given(st.integers(0, 99), st.integers(1, 99))
-def test_two_values_are_no_decimal(two, a, b):
-    assert differ(two.format(a, b), f"{a}.{b}")
-
-
-@pytest.mark.parametrize(
-    "other", ["x > {}", "x \\le {}", "\\pm {}", "{}!", "{}^2", "\\sqrt{{{}}}", "{}x", "{} + x"]
-)
-@few
-@given(st.integers(3, 999))
-def test_what_is_not_equal_to_its_number(other, number):
-    assert differ(other.format(number), str(number))
 
 
 @pytest.mark.parametrize(("one", "other"), combinations(["cm", "m", "minutes"], 2))
@@ -149,24 +115,3 @@ def test_a_system_that_refuses_the_limit_runs_without_it(monkeypatch, error):
     monkeypatch.setattr("logging.disable", Mock())
     START(2**32)
     resource.setrlimit.assert_called_once()
-
-
-UNDER_A_LIMIT = """
-import psutil, resource, sys
-from soft_reasoning.answers.latex import VERIFIED, MathVerifyProcess
-limit = int(sys.argv[1])
-if limit >= 0:  # PyTorch with CUDA reserves more addresses than the lowest limit
-    limit = max(limit, psutil.Process().memory_info().vms + 2**29)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-worker = MathVerifyProcess()
-print(worker.ask(VERIFIED, "$1+x$", "$x+1$"))
-worker.close()
-"""
-
-
-@pytest.mark.parametrize("limit", [7 * 2**29, pytest.param(-1, marks=pytest.mark.slow)])  # -1: none
-def test_a_lower_limit_of_the_process_is_kept(limit):
-    run = subprocess.run(
-        [sys.executable, "-c", UNDER_A_LIMIT, str(limit)], capture_output=True, text=True, timeout=200
-    )
-    assert run.stdout.strip() == "True", run.stderr

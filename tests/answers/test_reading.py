@@ -153,14 +153,7 @@ def test_two_values_are_none(mark, two, a, b):
 
 @pytest.mark.parametrize(
     ("value", "answer"),
-    {
-        "1,234": "1234",
-        "12": "12",
-        '"12 eggs"': "12",
-        "(3, 4)": None,
-        '["3", "4"]': None,
-        "[3]": "3",
-    }.items(),
+    {"1,234": "1234", "12": "12", '"12 eggs"': "12", "(3, 4)": None, '["3", "4"]': None, "[3]": "3"}.items(),
 )
 def test_the_value_of_a_key(value, answer):
     for rest in ("}", ', "sure": 9}'):

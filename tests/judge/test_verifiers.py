@@ -19,14 +19,7 @@ from soft_reasoning.types import (
     UserError,
     seed_for,
 )
-from tests.judge.named import (
-    Fresh,
-    MultiGenerate,
-    MultiJudge,
-    ReleasedVerifier,
-    SingleGenerate,
-    SingleJudge,
-)
+from tests.judge.named import Fresh, MultiGenerate, MultiJudge, ReleasedVerifier, SingleGenerate, SingleJudge
 
 PROBLEM = Problem("p", "How many?", "18")
 CANDIDATES = [

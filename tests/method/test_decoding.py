@@ -29,12 +29,7 @@ def texts(result):
 @pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding"])
 def test_without_noise_candidates_are_samples_behind_the_anchor(engine, method):
     results = solve(
-        engine,
-        f"method={method}",
-        "embedding=gaussian",
-        "embedding.sigma=0",
-        "temperature=0.8",
-        *ROUNDS,
+        engine, f"method={method}", "embedding=gaussian", "embedding.sigma=0", "temperature=0.8", *ROUNDS
     )
     context = build_context(compose_config(), engine)
     differ = 0

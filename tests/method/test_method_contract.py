@@ -25,8 +25,7 @@ def context():
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in METHODS if m != POINT],
+    "name", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in METHODS if m != POINT]
 )
 def test_contract(name, check, context):
     config = compose_config(["engine=fake", "prompt=math", f"method={name}", "max_new_tokens=30"])

@@ -131,17 +131,6 @@ def test_answers_that_the_budget_does_not_pay_for_do_not_outvote_those_drawn():
     assert not result.candidates and result.spent == "max_tokens", "no answer was drawn"
 
 
-def test_chains_that_agree_outvote_the_best_one():
-    steps = {q: f"Q: {q}\nA: So it is. The answer is 1.\n" for q in ("a?", "b?", "c?")}
-    table = {"Q:": [" a?", " b?", " c?"]}
-    for q, useful, answer in (("a?", 0.5, 9), ("b?", 0.49, 4), ("c?", 0.48, 4)):
-        table |= {f"Q: {q}\nUseful:": useful, f"Q: {q}\nA:": says(1, 1)}
-        table |= {f"{steps[q]}Q: {LAST}\nUseful:": useful, f"{steps[q]}Q: {LAST}\nA:": says(answer, answer)}
-    result, _ = run(table, actions=3, depth=2, iterations=9, exploration=5)
-    assert [c.answer for c in result.candidates] == ["9", "4", "4"]
-    assert result.answer == "4"
-
-
 def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for():
     texts = ["The answer is 1727.", "I do not know."] + ["The answer is 1727."] * 2
     step = "Q: when?\nA: The answer is 1727.\n"

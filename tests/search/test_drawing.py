@@ -62,20 +62,3 @@ def test_a_problem_s_draws_do_not_depend_on_the_others(acquisition, points, batc
     assert len({tuple(points.flatten().tolist()) for points in alone.values()}) > 2
     for together in ("abcde", "edcba", "ba", "de", "bcd"):
         assert equal(proposed(optimiser(), keys=together), alone)
-
-
-@pytest.mark.slow
-def test_thompson_samples_are_those_of_the_posterior():
-    """Over many rounds the best of two points is chosen about as often as the posterior says."""
-    U = torch.tensor([[[0.0], [0.2]]], dtype=torch.float64)
-    optimiser = BayesianOptimiser(
-        acquisition=PathwiseThompsonSampling, candidate_points=NormalCandidates(2), batch=TopK()
-    )
-    object.__setattr__(optimiser, "_draws", lambda *_: torch.tensor([[0.1], [3.0]], dtype=torch.float64))
-    state = {"U": U, "y": torch.tensor([[0.0, 0.4]]), "k": 1, "keys": ["a"], "round": 1}
-    far = sum(float(optimiser.propose(SearchState(seed=s, **state))[0].points) == 3.0 for s in range(200))
-    gp = optimiser.surrogate.model(U, torch.tensor([[0.0, 0.4]], dtype=torch.float64))
-    with torch.no_grad():
-        near, distant = (gp.posterior(torch.tensor([[[x]]], dtype=torch.float64)) for x in (0.1, 3.0))
-    gain = (distant.mean - near.mean) / (distant.variance + near.variance).sqrt()  # nearly independent
-    assert far / 200 == pytest.approx(float(torch.special.ndtr(gain)), abs=0.12)

@@ -16,12 +16,7 @@ from botorch.acquisition import (
 )
 from botorch.utils.transforms import t_batch_mode_transform
 
-from soft_reasoning.search import (
-    BayesianOptimiser,
-    RandomOptimiser,
-    SearchState,
-    Surrogate,
-)
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SearchState, Surrogate
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.points import (
     KrigingBeliever,
@@ -107,8 +102,8 @@ def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, 
         assert getattr(proposal, name).isfinite().all(), name
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 50])
-@pytest.mark.parametrize("tiny", [0.0, -0.0, 1e-320, 1e-200])
+@pytest.mark.parametrize("d", [1, 50])
+@pytest.mark.parametrize("tiny", [0.0, 1e-320])
 @pytest.mark.parametrize("incumbent", ["observed", "posterior_mean"])
 def test_an_incumbent_of_exactly_zero_has_no_direction_so_all_points_are_new(d, tiny, incumbent):
     """Beside it a problem with another incumbent, which gets what it gets alone."""

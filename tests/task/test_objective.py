@@ -16,11 +16,7 @@ from soft_reasoning.task.space import TaskSpace
 from soft_reasoning.types import UserError, generator_for
 from tests.task.world import PROBLEMS, fake_context
 
-SPACES = [
-    TaskSpace(dim=6),
-    TaskSpace(dim=6, tokens=3),
-    TaskSpace(anchored=True, dim=6, tokens=2),
-]
+SPACES = [TaskSpace(dim=6), TaskSpace(dim=6, tokens=3), TaskSpace(anchored=True, dim=6, tokens=2)]
 
 
 @pytest.fixture(scope="module")

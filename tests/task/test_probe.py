@@ -14,13 +14,13 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.method.mixed_consistency import MixedConsistency
 from soft_reasoning.method.sampling import SelfConsistency
 from soft_reasoning.method.verified_sampling import VerifiedSampling
-from soft_reasoning.schedule.method import Limits, Method
-from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.schedule.method import Limits
+from soft_reasoning.schedule.scheduler import drive, run_steps
 from soft_reasoning.search import Stopping
 from soft_reasoning.task import ProbeFitting
 from soft_reasoning.task.learnt import made_for
 from soft_reasoning.task.probe import DEPTH, HiddenStateJudge, Probe, read_states, vote_shares
-from soft_reasoning.types import Candidate, Request, Result, UserError
+from soft_reasoning.types import Candidate, Request, UserError
 from tests.contracts import verifier as contract
 
 WORDS = ["model=demo", "dataset=demo", "dataset.split=validation", "limit=40"]
@@ -35,23 +35,9 @@ def task():
     engine.close()
 
 
-class Returns(Method):
-    """Returns what ``steps`` returns for a problem, as ``value``."""
-
-    name = "returns"
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def solve(self, problem, context):
-        self.value = yield from self.steps(problem, context)
-        return Result(None, ())
-
-
 def value(problem, context, steps):
-    method = Returns(steps)
-    list(drive([problem], method, context))
-    return method.value
+    [returned] = run_steps(steps, [problem], context)
+    return returned
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ Executed translations of solutions raise the accuracy of small models without tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from soft_reasoning.judge.programs.writing import Program, Programs
 from soft_reasoning.judge.verifier import Verdict
@@ -15,7 +16,7 @@ from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.types import Candidate, Problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramVerifier(Programs):
     """Scores a candidate by the share of the programs with an answer that agree with it.
 
@@ -24,6 +25,7 @@ class ProgramVerifier(Programs):
     """
 
     name: str = "program"
+    short: ClassVar[Mapping[str, str]] = {}
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]

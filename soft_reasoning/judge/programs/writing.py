@@ -24,16 +24,8 @@ from soft_reasoning.checks import check_sampling, counts
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
 from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.types import (
-    GREEDY,
-    MAX_NEW_TOKENS,
-    Candidate,
-    Completion,
-    Generate,
-    Problem,
-    Sampling,
-    UserError,
-)
+from soft_reasoning.schedule.solutions import SamplingOptions
+from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Problem, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -88,16 +80,13 @@ class Program:
         )
 
 
-@dataclass(frozen=True)
-class Programs:
+@dataclass(frozen=True, kw_only=True)
+class Programs(SamplingOptions):
     """How programs are written and run; the first is greedy, the others are sampled.
 
     Args:
-        samples: Programs per question.
-        temperature: Sampling temperature of all programs but the first.
-        top_k: Number of likeliest tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
-        max_new_tokens: Maximum number of tokens per program.
+        samples: Programs per question. The other options are those of
+            :class:`~soft_reasoning.schedule.solutions.SamplingOptions`.
         model: Another model that writes them, a name of ``conf/model`` or a path; None uses the run's model.
         sandbox: Where they run.
 
@@ -106,10 +95,6 @@ class Programs:
     """
 
     samples: int = 4
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    max_new_tokens: int = MAX_NEW_TOKENS
     model: str | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)
 
@@ -129,27 +114,22 @@ class Programs:
             )
         self.sandbox.check()
 
-    def judge(self, context: Context) -> Context:
-        """Return the context of the model that writes the programs."""
-        return context.judge(self.model)
-
     def write(self, problem: Problem, context: Context, *, role: str) -> Steps[list[Program]]:
         """Write and run the programs of a question.
 
         There are none, as a warning says once, for a question whose type of answer the prompt asks no
         programs for. If no question can have such a prompt, :meth:`check_wording` has refused the run.
         """
-        kind, judge = problem.answer_type, self.judge(context)
+        kind, judge = problem.answer_type, context.judge(self.model)
         if kind not in KINDS or TASK not in judge.prompts.wording.tasks:
             _warn_of_words(kind)
             return []
         prompt = judge.prompts.task(TASK, problem.without_gold())
-        sampled = Sampling(self.temperature, self.top_k, self.top_p)
         requests = [
             prompt.request(
                 max_new_tokens=self.max_new_tokens,
                 role=role,
-                sampling=sampled if i else GREEDY,
+                sampling=self.sampling if i else GREEDY,
                 seed=context.stream(problem.id, TASK, i),
             )
             for i in range(self.samples)
