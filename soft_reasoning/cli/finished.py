@@ -49,7 +49,7 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str] = ()) -> Answ
     Raises:
         UserError: For a grader from outside the package, an unknown key, or a wrong value.
     """
-    stored: Any = config.get("grader")
+    stored: Any = config.get("grader", Setting().node("grader"))
     for change in changes:
         if change.startswith(CHOICE):
             stored = Setting().node("grader", change.removeprefix(CHOICE))

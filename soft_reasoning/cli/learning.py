@@ -25,7 +25,6 @@ from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.hidden_states import Probe
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
 from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text, writing
@@ -36,8 +35,8 @@ from soft_reasoning.schedule.scheduler import Run, drive
 from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tuning, TuningResult
 from soft_reasoning.types import Problem, Result, Usage
 
-HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
-WRITTEN = (HISTORY, POINT, REPORT, PLOT, PROBE, "search.pdf", "completions.sqlite*")
+HISTORY, POINT, REPORT, PROBE = "search.jsonl", "point.json", "tune.md", "probe.json"
+WRITTEN = (HISTORY, POINT, REPORT, PROBE, "completions.sqlite*")
 """What a command writes besides its manifest."""
 
 
@@ -180,14 +179,14 @@ def report_probe(probe: Probe, folder: Path, after: str) -> None:
 
 
 def report(learned: TuningResult, folder: Path, after: str) -> None:
-    """Print what was learnt, and write it: the point, the report and the plot.
+    """Print what was learnt, and write it: the point, the points of the search and the report.
 
     Args:
         after: The command that uses the point.
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
-        for name in (POINT, HISTORY, PLOT, "search.pdf"):  # of a search with tune.anyway=true
+        for name in (POINT, HISTORY):  # of a search with tune.anyway=true
             (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
@@ -204,13 +203,6 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
             describe_gain(learned.tuned),
             f"To use the point on the next questions: {after}",
         ]
-        if plots.available():
-            means = [e.mean for e in learned.tuned.evaluations]
-            errors = [e.variance**0.5 for e in learned.tuned.evaluations]
-            plots.search(means, errors, learned.screened[0].greedy, folder / PLOT)
-            parts.append(f"![The search]({PLOT})")
-        else:
-            lines.append(plots.MISSING)
     _finish(folder, parts, lines)
 
 

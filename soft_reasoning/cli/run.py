@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import checked_method, compose_choices, methods_of, plain
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse
-from soft_reasoning.configuration.context import build_grader
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
@@ -99,7 +98,7 @@ def run_one(
     return run(
         problems,
         lambda: launcher.start(config, problems, dataset.exemplars(), method),
-        build_grader(config),
+        make(config["grader"], "grader"),
         folder,
         config,
         command=shlex.join(["soft-reasoning", "run", *words]),

@@ -151,6 +151,9 @@ def with_judges(
         prompt: The settings of the run's prompt.
         own: The name of the run's model.
         models: Loads the models.
+
+    Raises:
+        UserError: In one line, for a model whose prompt asks for no programs where it is to write them.
     """
     names = dict.fromkeys(name for part in worded_parts(method) if (name := getattr(part, "model", None)))
     judges: dict[str, Context] = {}
@@ -160,7 +163,13 @@ def with_judges(
         judges[name] = replace(
             context, engine=engine, prompts=build_prompts(shown, engine, context.prompts.exemplars)
         )
-    return replace(context, judges=judges) if judges else context
+    if judges:
+        context = replace(context, judges=judges)
+    for part in worded_parts(method):
+        if isinstance(part, Programs) and part.model:
+            prompts = judges[part.model].prompts
+            part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
+    return context
 
 
 def build_context(
@@ -180,7 +189,8 @@ def build_context(
         method: The method, if it is not the configuration's.
     """
     limits = Limits(config["max_tokens"], config["max_seconds"])
-    prompts, grader = build_prompts(config["prompt"], engine, exemplars), build_grader(config)
+    grader: AnswerGrader = make(config["grader"], "grader")
+    prompts = build_prompts(config["prompt"], engine, exemplars)
     context = Context(engine, prompts, grader, config["seed"], limits)
     own = str(config["model"]["path"])
     return with_judges(
@@ -191,11 +201,6 @@ def build_context(
 def build_method(config: Settings) -> Method:
     """Return the method of a run's configuration."""
     return make(config["method"], "method")
-
-
-def build_grader(config: Settings) -> AnswerGrader:
-    """Return the grader of a run's configuration."""
-    return make(config["grader"], "grader")
 
 
 def worded_parts(method: Method) -> list[Any]:
@@ -225,18 +230,6 @@ def check_wording(prompt: Settings, method: Method) -> None:
         wording = build_wording(asking(prompt, "number"))
     for part in programs:
         part.check_wording(wording)
-
-
-def check_fits(method: Method, context: Context) -> None:
-    """Reject a second model whose prompt asks for no programs, as :func:`check_wording` does.
-
-    Raises:
-        UserError: In one line.
-    """
-    for part in worded_parts(method):
-        if isinstance(part, Programs):
-            prompts = part.judge(context).prompts
-            part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
 
 
 def check_problems(problems: Sequence[Problem], context: Context) -> None:

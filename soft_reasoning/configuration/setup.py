@@ -11,7 +11,6 @@ from soft_reasoning.checks import choice
 from soft_reasoning.configuration.context import (
     SecondModels,
     Settings,
-    check_fits,
     check_wording,
     fitting,
     prompt_for,
@@ -133,6 +132,4 @@ class Setup:
         )
         if name := PRESETS.get(options.get("preset") or "default", {}).get("grader"):
             context = replace(context, grader=self.setting.build("grader", name))
-        context = with_judges(context, method, self.prompt, self.model, models)
-        check_fits(method, context)
-        return method, context
+        return method, with_judges(context, method, self.prompt, self.model, models)

@@ -93,15 +93,14 @@ def check_key(settings: Settings) -> Callable[[Credentials], None]:
 def api_routes(service: Service) -> APIRouter:
     """Return the routes of OpenAI's API."""
     v1, created = APIRouter(prefix="/v1"), int(time.time())
-    tokenizer = service.reasoner.context.engine.tokenizer
 
     @v1.post("/chat/completions")
     async def chat(body: ChatBody, http: Request) -> Response:
-        return await respond(http, service, ChatReply(body, tokenizer))
+        return await respond(http, service, ChatReply(body))
 
     @v1.post("/completions")
     async def completion(body: TextBody, http: Request) -> Response:
-        return await respond(http, service, TextReply(body, tokenizer))
+        return await respond(http, service, TextReply(body))
 
     def describe_model(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}

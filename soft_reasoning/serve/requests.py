@@ -138,7 +138,6 @@ class Body(Strict):
     stop: Stop = []
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    logprobs: bool | int | None = Field(default=None, ge=0, le=1)  # no other likely tokens are returned
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     response_format: Annotated[object, BeforeValidator(only_text)] = None
