@@ -186,6 +186,24 @@ def test_a_stream_has_a_line_at_once_for_each_round_and_for_the_tokens_so_far(re
     assert reasoning[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
 
 
+def test_a_type_of_answer_per_request():
+    asked = [{"role": "user", "content": "How many eggs are in a dozen?"}]
+    with (
+        SoftReasoner.from_pretrained("some/model", engine="fake", max_new_tokens=20) as reasoner,
+        served(reasoner) as running,
+        running.client() as client,
+    ):
+        ends = {}
+        for kind in ("number", "boolean"):
+            reply = ask(client, messages=asked, extra={"answer_type": kind})
+            ends[kind] = reply.choices[0].message.content
+            solved = reasoner.solve({"question": asked[0]["content"], "answer_type": kind})
+            assert ends[kind] == solved.text and reply.soft_reasoning == solved.summary()
+        assert ends["number"] != ends["boolean"]
+        with pytest.raises(openai.BadRequestError, match="soft_reasoning.answer_type: String should match"):
+            ask(client, messages=asked, extra={"answer_type": "bool"})
+
+
 class TestCompletions:
     def test_a_prompt_reaches_the_model_as_it_is(self, client, reasoner):
         ids = reasoner.context.engine.tokenizer.encode(PROMPT)
