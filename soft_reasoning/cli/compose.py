@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from soft_reasoning.checks import NoSuchOption, OptionError, choice, real, switch, whole
 from soft_reasoning.cli.errors import one_line, unknown_key
 from soft_reasoning.cli.groups import SHORT, known_keys, register
-from soft_reasoning.configuration.context import build_method, fitting
+from soft_reasoning.configuration.context import build_method, fit_prompt
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.configuration.registry import PARTS
@@ -38,10 +38,10 @@ _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)")
 
 
 def compose_config(words: Sequence[str] = ()) -> DictConfig:
-    """Compose the configuration under ``words``, the options of a command line, as :func:`settle` leaves it.
+    """Compose the configuration under ``words``, the options of a command line, and check it.
 
     Raises:
-        UserError: In one line, for a choice or key that does not exist, and as :func:`settle`.
+        UserError: In one line, for a choice or key that does not exist, and as :func:`check_config`.
     """
     return compose_choices(words)[0]
 
@@ -57,7 +57,7 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
         chosen = chosen_names(config.hydra.runtime.choices)
         with open_dict(config):
             del config["hydra"]
-        settle(config, words, chosen)
+        check_config(config, words, chosen)
     except Exception as error:
         if isinstance(error, UserError) or (line := one_line(error)) is None:
             raise
@@ -70,7 +70,7 @@ def chosen_names(choices: Mapping[Any, Any]) -> dict[str, str]:
     return {str(group): str(name) for group, name in choices.items() if not str(group).startswith("hydra/")}
 
 
-def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) -> None:
+def check_config(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) -> None:
     """Check the top level of a composed configuration, and leave out the parts that the method does not read.
 
     Each part checks its own values when it is built. A class that is typed by ``_target_`` replaces a choice
@@ -110,7 +110,7 @@ def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) 
     if "max_new_tokens" in keys and config.prompt.get("max_new_tokens") == "model":
         config.prompt.max_new_tokens = None  # the limit that was typed holds
     prompt = cast(Any, OmegaConf.to_container(config.prompt))
-    fitted = fitting(prompt, OmegaConf.select(config, "dataset.answer_type"), "dataset.answer_type")
+    fitted = fit_prompt(prompt, OmegaConf.select(config, "dataset.answer_type"), "dataset.answer_type")
     if fitted is not prompt:  # what was typed stays
         typed = {key: OmegaConf.select(config, key) for key in keys if key.startswith("prompt.")}
         config.prompt = fitted
@@ -145,7 +145,7 @@ def _read_parts(config: DictConfig) -> set[str]:
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
-    """Return a settled configuration as plain data, with its references resolved.
+    """Return a composed configuration as plain data, with its references resolved.
 
     Raises:
         UserError: In one line, for a value that is missing, and a reference to nothing.

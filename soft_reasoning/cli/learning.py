@@ -6,19 +6,18 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import plain
-from soft_reasoning.configuration.context import build_context, build_engine, check_problems
+from soft_reasoning.configuration.context import Config, build_context, build_engine, check_problems
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
@@ -40,14 +39,14 @@ WRITTEN = (HISTORY, POINT, REPORT, PROBE, "completions.sqlite*")
 """What a command writes besides its manifest."""
 
 
-def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
-    """Learn soft tokens or a probe from the data set of ``settled`` and write them into ``folder``.
+def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
+    """Learn soft tokens or a probe from the data set of ``composed`` and write them into ``folder``.
 
     Args:
-        settled: The configuration.
+        composed: The configuration.
         words: The options that the user typed, for the manifest.
     """
-    config = plain(settled)
+    config = plain(composed)
     learner: Tuning | ProbeFitting = make(config["tune"], "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -88,11 +87,11 @@ def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
                     report(learned, folder, after("method=soft_token", f"point={folder / POINT}"))
 
 
-def next_command(config: Mapping[str, Any], words: Sequence[str], asked: int, *options: str) -> str:
-    """Return the command that tries what was learnt on the questions after those that were ``asked``."""
+def next_command(config: Config, words: Sequence[str], count: int, *options: str) -> str:
+    """Return the command that tries what was learnt on the questions after the first ``count``."""
     own = ("tune", "limit", "fresh", "hydra.run.dir", "dataset.offset")
     kept = [word for word in words if word.partition("=")[0] not in own and not word.startswith("tune.")]
-    offset = f"dataset.offset={config['dataset']['offset'] + asked}"
+    offset = f"dataset.offset={config['dataset']['offset'] + count}"
     return shlex.join(["soft-reasoning", "run", *options, *kept, offset])
 
 
@@ -123,7 +122,7 @@ def _learn(
 
 @contextmanager
 def opened(
-    folder: Path, config: Mapping[str, Any], words: Sequence[str], problems: Sequence[Problem], engine: Engine
+    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], engine: Engine
 ) -> Generator[str | None]:
     """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
 

@@ -67,7 +67,7 @@ class Launchers:
 
 
 def run_one(
-    settled: DictConfig,
+    composed: DictConfig,
     folder: Path,
     launcher: Launcher,
     *,
@@ -78,15 +78,15 @@ def run_one(
     """Run one method on one data set into ``folder``.
 
     Args:
-        settled: The configuration.
+        composed: The configuration.
         folder: The run's folder.
         launcher: Starts the engine.
         words: The options of the run's command.
         chosen: The name of each group's choice.
         tracked: Whether a tracker follows the run.
     """
-    method = checked_method(settled)  # refuses bad values before anything is loaded
-    config = plain(settled)
+    method = checked_method(composed)  # refuses bad values before anything is loaded
+    config = plain(composed)
     tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -145,9 +145,9 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     ):
         method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
-            probe = folder / PROBES / run_name(f"{name},k={method.samples}")
-            probed = run_method(label, probe, tracked=False)
-            change = [f"k={equal_samples(probed.metrics, method.samples, summaries[first].metrics)}"]
+            trial = folder / PROBES / run_name(f"{name},k={method.samples}")
+            measured = run_method(label, trial, tracked=False)
+            change = [f"k={equal_samples(measured.metrics, method.samples, summaries[first].metrics)}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
         summaries[label] = run_method(label, folder / run_name(name), *change)
     compare([summaries[label].folder for label in configs], folder)

@@ -90,7 +90,7 @@ def build_reasoner(job: Job) -> SoftReasoner:
         options["method"] = method.name
     path = config["model"]["path"]
     setup = Setup(model=path, setting=setting, prompt=prompt, method=method, options=options)
-    return SoftReasoner.of(
+    return SoftReasoner.from_setup(
         build_engine(config),
         setup,
         cache=config["cache"],

@@ -128,7 +128,7 @@ class Body(Strict):
         "metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
         "reasoning_effort safety_identifier service_tier store top_p user verbosity".split()
     )
-    asked_in: ClassVar[str]
+    question_field: ClassVar[str]
     """The field with the question."""
 
     model: str
@@ -151,7 +151,7 @@ class Body(Strict):
 class ChatBody(Body):
     """The body of ``/v1/chat/completions``."""
 
-    asked_in = "messages"
+    question_field = "messages"
 
     messages: list[ChatMessage] = Field(min_length=1)
 
@@ -162,7 +162,7 @@ class ChatBody(Body):
 class TextBody(Body):
     """The body of ``/v1/completions``, whose prompts reach the model unchanged."""
 
-    asked_in = "prompt"
+    question_field = "prompt"
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
 
