@@ -66,7 +66,7 @@ def test_programs_answer_questions_for_a_number_and_words_the_others(method):
     ("sent", "meant"),
     [
         ({"extra": {"k": 4, "rounds": 0, "preset": "paper"}}, {"k": 4, "rounds": 0, "preset": "paper"}),
-        ({"extra": {"max_seconds": 0.001}}, {"max_seconds": 0.001}),
+        ({"extra": {"max_seconds": 1e-9}}, {"max_seconds": 1e-9}),
         ({"temperature": 1.5, "seed": 7}, {"temperature": 1.5, "seed": 7}),
         ({"max_tokens": 2}, {"max_new_tokens": 2}),
         ({"max_completion_tokens": 40}, {"max_tokens": 40}),
