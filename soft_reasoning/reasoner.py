@@ -110,7 +110,7 @@ class SoftReasoner:
                 "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
             )
         name = getattr(model, "name_or_path", None) or "model"
-        setup = Setup.of(name, prompt, answer_type, checked(options, "SoftReasoner"))
+        setup = Setup.from_options(name, prompt, answer_type, checked(options, "SoftReasoner"))
         self._open(HuggingFaceEngine.from_loaded(model, tokenizer), setup, cache)
 
     @classmethod
@@ -142,7 +142,7 @@ class SoftReasoner:
         given, defaults = loading(options)
         grader, engine = given.pop("grader", "default"), given.pop("engine", "hf")
         device = {"device": given.pop("device")} if "device" in given else {}
-        setup = Setup.of(fspath(name_or_path), prompt, answer_type, defaults, given)
+        setup = Setup.from_options(fspath(name_or_path), prompt, answer_type, defaults, given)
         if isinstance(grader, str):
             grader = setup.setting.build("grader", grader)
         if isinstance(engine, str):
@@ -151,10 +151,10 @@ class SoftReasoner:
                 engine = build_engine({"engine": node, "model": setup.setting.model})
             except OptionError as error:
                 raise OptionError(error.name.removeprefix("engine."), error.message) from error
-        return cls.of(engine, setup, cache=cache, grader=grader)
+        return cls.from_setup(engine, setup, cache=cache, grader=grader)
 
     @classmethod
-    def of(
+    def from_setup(
         cls,
         engine: Engine,
         setup: Setup,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.cli.compose import compose_config, settle
+from soft_reasoning.cli.compose import check_config, compose_config
 from soft_reasoning.cli.errors import one_line
 from soft_reasoning.configuration.context import build_method
 from soft_reasoning.configuration.parts import make
@@ -49,7 +49,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
         try:
             config = plain.copy()
             OmegaConf.update(config, key, value, merge=False)
-            settle(config, [], {})
+            check_config(config, [], {})
             build_method(config), make(config["grader"], "grader"), build_dataset(config)
         except Exception as error:
             if one_line(error) is None:

@@ -1,8 +1,6 @@
 """``~`` without a home directory is one line that names the option, wherever an option is a path."""
 
-import json
 import os
-import pwd
 
 import pytest
 
@@ -11,11 +9,9 @@ from soft_reasoning.reasoner import SoftReasoner
 from soft_reasoning.task.probe import Probe
 from soft_reasoning.task.space import TaskPoint
 
-ROW = {"question": "What is 1 + 1?", "answer": "2"}
 WORDS = {
     "engine=fake cache='~nobody-here/c'": "cache",
     "engine=fake dataset='~nobody-here/q.csv'": "dataset.path",
-    "engine=fake dataset=q.jsonl dataset.shots=1 dataset.exemplars='~nobody-here/e'": "dataset.exemplars",
     "engine=fake prompt='~nobody-here/p.yaml'": "prompt",
     "model='~nobody-here/m'": "model",
     "engine=fake verifier=fresh verifier.model='~nobody-here/m'": "model",
@@ -23,8 +19,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_the_home_of_nobody(run, words, tmp_path):
-    (tmp_path / "q.jsonl").write_text(json.dumps(ROW) + "\n", encoding="utf-8")
+def test_the_home_of_nobody(run, words):
     done = run("limit=1", "progress=false", "max_new_tokens=4", *words.split())
     assert done.returncode == 2 and not done.stdout, (done.stdout, done.stderr)
     expected = f"soft_reasoning: {WORDS[words]}: expected a home directory for ~, got ~nobody-here/"
@@ -35,19 +30,6 @@ def test_the_home_of_nobody(run, words, tmp_path):
 def test_from_python(call):
     with pytest.raises(OptionError, match="expected a home directory for ~, got ~nobody-here/x without one"):
         call("~nobody-here/x")
-
-
-def test_a_user_without_a_home(run, monkeypatch):
-    """As in a container whose user has no entry and no HOME."""
-
-    def missing(user):
-        raise KeyError(user)
-
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", missing)
-    done = run("engine=fake", "limit=1", "progress=false", "cache='~/completions'")
-    assert done.returncode == 2
-    assert done.stderr.startswith("soft_reasoning: cache: expected a home directory for ~, got ~/completions")
 
 
 def test_a_home_is_found(run, tmp_path, monkeypatch):

@@ -106,30 +106,6 @@ def test_reward_final_stopping_and_acquisition(reasoner):
     assert seen and points[:3] == usual[:3] and points[3:] != usual[3:]
 
 
-class Plain:
-    name = "plain"
-
-    def solve(self, problem, context):
-        return Result(None, ())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
-        ({"method": "cot", "verifier": lambda q, c: []}, "method that reads it, got method=cot; leave"),
-        ({"verifier": lambda q, c: [1]}, "verifier=function: expected 3 scores"),
-        ({"method": object()}, "method: expected a name, or an object with a name and solve"),
-        ({"method": Plain()}, "to yield effects, got Result from Plain.solve"),
-    ],
-)
-def test_what_cannot_be_a_part_is_one_line_and_nothing_hangs(reasoner, options, message):
-    with pytest.raises(UserError, match=message) as error:
-        reasoner.solve(QUESTION, **options)
-    assert len(str(error.value).splitlines()) == 1
-    assert reasoner.solve(QUESTION).candidates
-
-
 def verifier(verify):
     return type("Mine", (), {"name": "mine", "verify": verify})()
 
@@ -141,31 +117,6 @@ def giving(*scores, **more):
 
 def yielding(self, problem, candidates, context, earlier):
     yield "a question"
-
-
-VERIFIERS = {
-    "a list": (verifier(lambda self, p, c, x, e: [1.0] * 3), "expected verify to return a Verdict"),
-    "yields a text": (verifier(yielding), "expected an effect .*Generate, Round.*got str"),
-    "no verify": (object(), "verifier: expected a function of a question"),
-    "too few": (giving(1.0), "verifier=mine: expected 3 scores"),
-    "text": (giving("1", "0", "1"), "score: expected a finite number"),
-    "above 1": (giving(0.0, 7, 0.0), "score: expected a finite number .* got 7"),
-}
-
-
-@pytest.mark.parametrize("name", VERIFIERS)
-def test_a_verifier_class_that_errs_is_told_in_one_line(reasoner, name):
-    mine, message = VERIFIERS[name]
-    with pytest.raises(UserError, match=message) as error:
-        reasoner.solve(QUESTION, verifier=mine)
-    assert len(str(error.value).splitlines()) == 1
-    assert reasoner.solve(QUESTION).candidates
-
-
-def test_scores_of_numpy_and_answers_without_weights_are_taken(reasoner):
-    scores = (numpy.float32(0.5), torch.tensor(1.0), True)
-    solution = reasoner.solve(QUESTION, verifier=giving(*scores, answers=("7", None)), rounds=0)
-    assert scores_of(solution) == [0.5, 1.0, 1.0] and {*map(type, scores_of(solution))} == {float}
 
 
 def method(solve):
@@ -187,63 +138,81 @@ def yielded(effect):
     return method(solve)
 
 
-METHODS = {
-    "returns nothing": (returning(None), "expected Mine.solve to return a Result, got None"),
-    "a number as answer": (returning(Result(7, ())), "whose answer is a string or None, got 7"),
-    "texts as candidates": (returning(Result("7", ("7",))), "whose candidates are Candidates, got .'7'"),
-    "yields nothing": (yielded(lambda: None), "expected an effect .*got NoneType"),
-    "one request": (yielded(lambda: Generate(Request((1,)))), "expected a list of Requests, got Request"),
+def values(shape):
+    """An acquisition function whose values have another shape than (points, problems)."""
+
+    class Mine(AcquisitionFunction):
+        def forward(self, X):
+            return shape(X)
+
+    return Mine
+
+
+WRONG_SHAPE = r"acquisition: expected .*got Mine \(expected values"
+WRONG = {
+    "a class": ({"verifier": Oracle}, "got the class Oracle; pass an instance"),
+    "no such part": ({"method": "cot", "verifier": lambda q, c: []}, "that reads it, got method=cot; leave"),
+    "a score too few": ({"verifier": lambda q, c: [1]}, "verifier=function: expected 3 scores"),
+    "no verify": ({"verifier": object()}, "verifier: expected a function of a question"),
+    "a list of scores": (
+        {"verifier": verifier(lambda self, p, c, x, e: [1.0] * 3)},
+        "expected verify to return a Verdict",
+    ),
+    "a verifier yields a text": (
+        {"verifier": verifier(yielding)},
+        "expected an effect .*Generate, Round.*got str",
+    ),
+    "a text as score": ({"verifier": giving("1", "0", "1")}, "score: expected a finite number"),
+    "a score above 1": ({"verifier": giving(0.0, 7, 0.0)}, "score: expected a finite number .* got 7"),
+    "no solve": ({"method": object()}, "method: expected a name, or an object with a name and solve"),
+    "solve of a problem": ({"method": method(lambda self, problem: iter(()))}, "whose solve does not take"),
+    "no generator": (
+        {"method": method(lambda self, problem, context: Result(None, ()))},
+        "to yield effects, got Result from Mine.solve",
+    ),
+    "no result": ({"method": returning(None)}, "expected Mine.solve to return a Result, got None"),
+    "a number as answer": ({"method": returning(Result(7, ()))}, "answer is a string or None, got 7"),
+    "texts as candidates": ({"method": returning(Result("7", ("7",)))}, "are Candidates, got .'7'"),
+    "yields nothing": ({"method": yielded(lambda: None)}, "expected an effect .*got NoneType"),
+    "yields a request": (
+        {"method": yielded(lambda: Generate(Request((1,))))},
+        "expected a list of Requests, got Request",
+    ),
+    "values with q": ({"acquisition": values(lambda X: X.mean(-1))}, WRONG_SHAPE),
+    "a number as values": ({"acquisition": values(lambda X: X.mean())}, WRONG_SHAPE),
+    "values over points": ({"acquisition": values(lambda X: X.mean((0, -1, -2)))}, WRONG_SHAPE),
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_that_errs_is_told_in_one_line(reasoner, name):
-    mine, message = METHODS[name]
+def refused_in_one_line(reasoner, options, message):
     with pytest.raises(UserError, match=message) as error:
-        reasoner.solve(QUESTION, method=mine)
+        reasoner.solve(QUESTION, **options)
     assert len(str(error.value).splitlines()) == 1
-    assert reasoner.solve(QUESTION).candidates
+    assert reasoner.solve(QUESTION).candidates  # nothing hangs
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_a_part_is_one_line(reasoner, name):
+    refused_in_one_line(reasoner, *WRONG[name])
+
+
+def test_scores_of_numpy_and_answers_without_weights_are_taken(reasoner):
+    scores = (numpy.float32(0.5), torch.tensor(1.0), True)
+    solution = reasoner.solve(QUESTION, verifier=giving(*scores, answers=("7", None)), rounds=0)
+    assert scores_of(solution) == [0.5, 1.0, 1.0] and {*map(type, scores_of(solution))} == {float}
 
 
 class Ask(Effect):
     """An effect whose function a test registers."""
 
 
-ANSWERS = {
-    "short": ([], r"\[\]"),
-    "nothing": (None, "None"),
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_an_effect_s_function_that_errs_is_told_in_one_line(reasoner, monkeypatch, name):
+@pytest.mark.parametrize(("given", "shown"), [([], r"\[\]"), (None, "None")])
+def test_an_effect_s_function_that_errs_is_told_in_one_line(reasoner, monkeypatch, given, shown):
     monkeypatch.setattr("soft_reasoning.schedule.effects._HANDLERS", dict(effects._HANDLERS))
-    given, shown = ANSWERS[name]
 
     @answers(Ask)
     def short(jobs, engine):
         return given
 
-    with pytest.raises(UserError, match=f"short: expected a list of 1 answers to Ask.*got {shown}") as error:
-        reasoner.solve(QUESTION, method=yielded(Ask))
-    assert len(str(error.value).splitlines()) == 1
-    assert reasoner.solve(QUESTION).candidates
-
-
-SHAPES = {
-    "q stays": lambda X: X.mean(-1),
-    "a number": lambda X: X.mean(),
-    "over points": lambda X: X.mean((0, -1, -2)),
-}
-"""Values of another shape than (points, problems), from X (points, problems, 1, d)."""
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_an_acquisition_function_of_another_shape_is_told_in_one_line(reasoner, name):
-    class Mine(AcquisitionFunction):
-        def forward(self, X):
-            return SHAPES[name](X)
-
-    with pytest.raises(UserError, match=r"acquisition: expected .*got Mine \(expected values") as error:
-        reasoner.solve(QUESTION, acquisition=Mine)
-    assert len(str(error.value).splitlines()) == 1
+    message = f"short: expected a list of 1 answers to Ask.*got {shown}"
+    refused_in_one_line(reasoner, {"method": yielded(Ask)}, message)

@@ -43,12 +43,11 @@ def test_it_stops_without_a_search_and_goes_on_when_told_to(tune, command, tmp_p
     again = tune("tune.anyway=true")
     assert (tmp_path / "learnt" / "search.jsonl").read_text() == history
     assert again.stdout == done.stdout
-    report = (tmp_path / "learnt" / "tune.md").read_text()
-    assert "search.svg" in report and (tmp_path / "learnt" / "search.svg").is_file()
+    assert "deviation beyond chance" in (tmp_path / "learnt" / "tune.md").read_text()
     without = tune()
     assert "shows nothing to find" in without.stdout
     left = {path.name for path in (tmp_path / "learnt").iterdir()}
-    assert not {"point.json", "search.jsonl", "search.svg", "search.pdf"} & left
+    assert not {"point.json", "search.jsonl"} & left
     other = tune("limit=11")
     assert other.returncode == 2 and "questions:" in other.stderr and "another configuration" in other.stderr
     fresh = tune("limit=11", "fresh=true")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
@@ -18,8 +19,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from soft_reasoning.checks import NoSuchOption, OptionError, choice, real, switch, whole
 from soft_reasoning.cli.errors import one_line, unknown_key
 from soft_reasoning.cli.groups import SHORT, known_keys, register
-from soft_reasoning.configuration.context import build_grader, build_method, fitting
+from soft_reasoning.configuration.context import build_method, fit_prompt
 from soft_reasoning.configuration.data import conf_dir
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.configuration.registry import PARTS
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.lab.runs.naming import compared_methods, label_of, typed_keys
@@ -31,17 +33,15 @@ BUDGETS = ("own", "equal")
 
 _COMPOSING = threading.Lock()
 """Hydra's state is global."""
-_READ = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_]\w*)")
-"""The first part of a key to which a value refers."""
-_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?(\w[\w.]*)[^}]*\}")
-"""A value that is a reference to another key."""
+_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)")
+"""The key to which a value refers."""
 
 
 def compose_config(words: Sequence[str] = ()) -> DictConfig:
-    """Compose the configuration under ``words``, the options of a command line, as :func:`settle` leaves it.
+    """Compose the configuration under ``words``, the options of a command line, and check it.
 
     Raises:
-        UserError: In one line, for a choice or key that does not exist, and as :func:`settle`.
+        UserError: In one line, for a choice or key that does not exist, and as :func:`check_config`.
     """
     return compose_choices(words)[0]
 
@@ -51,15 +51,13 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
     try:
         with _COMPOSING:
             register()
-            if GlobalHydra.instance().is_initialized():
+            begun = GlobalHydra.instance().is_initialized()
+            with nullcontext() if begun else initialize_config_dir(str(conf_dir()), version_base="1.3"):
                 config = compose("config", overrides=[*words], return_hydra_config=True)
-            else:
-                with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
-                    config = compose("config", overrides=[*words], return_hydra_config=True)
         chosen = chosen_names(config.hydra.runtime.choices)
         with open_dict(config):
             del config["hydra"]
-        settle(config, words, chosen)
+        check_config(config, words, chosen)
     except Exception as error:
         if isinstance(error, UserError) or (line := one_line(error)) is None:
             raise
@@ -72,7 +70,7 @@ def chosen_names(choices: Mapping[Any, Any]) -> dict[str, str]:
     return {str(group): str(name) for group, name in choices.items() if not str(group).startswith("hydra/")}
 
 
-def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) -> None:
+def check_config(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) -> None:
     """Check the top level of a composed configuration, and leave out the parts that the method does not read.
 
     Each part checks its own values when it is built. A class that is typed by ``_target_`` replaces a choice
@@ -112,7 +110,7 @@ def settle(config: DictConfig, words: Sequence[str], chosen: Mapping[str, str]) 
     if "max_new_tokens" in keys and config.prompt.get("max_new_tokens") == "model":
         config.prompt.max_new_tokens = None  # the limit that was typed holds
     prompt = cast(Any, OmegaConf.to_container(config.prompt))
-    fitted = fitting(prompt, OmegaConf.select(config, "dataset.answer_type"), "dataset.answer_type")
+    fitted = fit_prompt(prompt, OmegaConf.select(config, "dataset.answer_type"), "dataset.answer_type")
     if fitted is not prompt:  # what was typed stays
         typed = {key: OmegaConf.select(config, key) for key in keys if key.startswith("prompt.")}
         config.prompt = fitted
@@ -139,7 +137,7 @@ def _read_parts(config: DictConfig) -> set[str]:
     others = {key: value for key, value in values.items() if key not in (*PARTS, *SHORT)}
     read, waiting = {"method"}, [str(values.get("method")), str(others)]
     while waiting:
-        for root in _READ.findall(waiting.pop()):
+        for root in {key.partition(".")[0] for key in _REFERENCE.findall(waiting.pop())}:
             if root in values and root not in read:
                 read.add(root)
                 waiting.append(str(values[root]))
@@ -147,7 +145,7 @@ def _read_parts(config: DictConfig) -> set[str]:
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
-    """Return a settled configuration as plain data, with its references resolved.
+    """Return a composed configuration as plain data, with its references resolved.
 
     Raises:
         UserError: In one line, for a value that is missing, and a reference to nothing.
@@ -168,7 +166,7 @@ def checked_method(config: DictConfig) -> Method:
     """
     values = plain(config)
     try:
-        build_grader(values)
+        make(values["grader"], "grader")
         Limits(values["max_tokens"], values["max_seconds"])
         return build_method(values)
     except OptionError as error:
@@ -196,7 +194,7 @@ def typed_key(data: Mapping[str, Any], key: str) -> str:
     parts, node = key.split("."), cast(Any, data)
     for i, name in enumerate(parts):
         node = node.get(name) if isinstance(node, Mapping) else None
-        if isinstance(node, str) and (reference := _REFERENCE.fullmatch(node)):
+        if isinstance(node, str) and (reference := _REFERENCE.match(node)):
             return typed_key(data, ".".join([reference[1], *parts[i + 1 :]]))
     return key
 

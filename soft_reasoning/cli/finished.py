@@ -13,6 +13,7 @@ import yaml
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.cli.launch import one_line_errors
+from soft_reasoning.configuration.context import Config
 from soft_reasoning.configuration.parts import Setting, make
 from soft_reasoning.configuration.registry import GRADERS
 from soft_reasoning.lab.reports.comparison import combine, finished_runs
@@ -41,7 +42,7 @@ If the reading differs from the run's, every candidate is read again. The search
 that gave the final answer stay the same. The command that made the run restores the first grades."""
 
 
-def build_grader(config: Mapping[str, Any], changes: Sequence[str] = ()) -> AnswerGrader:
+def build_grader(config: Config, changes: Sequence[str] = ()) -> AnswerGrader:
     """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
     A run's folder is data: only plain values of a shipped grader are read from it.
@@ -49,7 +50,7 @@ def build_grader(config: Mapping[str, Any], changes: Sequence[str] = ()) -> Answ
     Raises:
         UserError: For a grader from outside the package, an unknown key, or a wrong value.
     """
-    stored: Any = config.get("grader")
+    stored: Any = config.get("grader", Setting().node("grader"))
     for change in changes:
         if change.startswith(CHOICE):
             stored = Setting().node("grader", change.removeprefix(CHOICE))

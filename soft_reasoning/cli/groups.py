@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from soft_reasoning.cli.source import overriding, register_source
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.parts import node
-from soft_reasoning.configuration.registry import GROUPS, PRESET_TOKENS, PRESETS, Part
+from soft_reasoning.configuration.registry import GROUPS, PARTS, PRESET_TOKENS, PRESETS, Part
 from soft_reasoning.lab.runs.naming import run_name
+from soft_reasoning.method.soft_reasoning import SoftReasoning
 
 SHORT = set[str]()
 """The keys at the top of the configuration to which options of a method or its parts refer."""
@@ -50,8 +51,7 @@ def store(group: str, name: str, chosen: Part, top: Mapping[str, object] | None 
     """
     content, keys = deepcopy(node(chosen, "${{{}}}".format, _signature)), dict(top or {})
     _share_limit(content)
-    short = getattr(chosen.target, "short", {}) if chosen.short is None else chosen.short
-    for key, option in short.items():
+    for key, option in short_options(group, chosen).items():
         *path, last = option.split(".")
         place: Any = content
         for step in path:
@@ -63,6 +63,21 @@ def store(group: str, name: str, chosen: Part, top: Mapping[str, object] | None 
     if name in ("served", "vllm"):
         keys["max_live"] = 256
     _put(group, name, {**keys, group: content}, chosen.chooses)
+
+
+def short_options(group: str, chosen: Part) -> Mapping[str, str]:
+    """Return the short options of a choice with the fields that they set.
+
+    Those of a part are the end of Soft Reasoning's path to it: ``d`` is ``embedding.dim``, and so the ``dim``
+    of each embedding.
+    """
+    if chosen.short is not None:
+        return chosen.short
+    if group not in PARTS or group == "method":
+        return getattr(chosen.target, "short", {})
+    paths = {key: path.split(".") for key, path in SoftReasoning.short.items()}
+    own: Mapping[str, str] = getattr(chosen.target, "short", {})
+    return {**own, **{key: path[-1] for key, path in paths.items() if path[-2:-1] == [group]}}
 
 
 def _put(group: str, name: str, content: Mapping[str, Any], chooses: Mapping[str, str] | None = None) -> None:

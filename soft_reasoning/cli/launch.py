@@ -20,7 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.cli.compose import chosen_names, compose_config, methods_of, settle, typed_error
+from soft_reasoning.cli.compose import check_config, chosen_names, compose_config, methods_of, typed_error
 from soft_reasoning.cli.errors import one_line
 from soft_reasoning.cli.groups import register
 from soft_reasoning.configuration.data import conf_dir
@@ -47,7 +47,7 @@ class Job:
     """What a command line asks for, once per job of a sweep.
 
     Attributes:
-        config: The settled configuration.
+        config: The checked configuration.
         folder: The job's folder.
         words: The options that were typed.
         chosen: The name of each group's choice.
@@ -72,7 +72,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
             chosen = chosen_names(now.runtime.choices)
             shared = now.runtime.choices["hydra/launcher"] == "basic"
             try:
-                settle(config, typed, chosen)
+                check_config(config, typed, chosen)
                 command(Job(config, folder, typed, chosen, shared))
             except OptionError as error:
                 raise typed_error(error, config) from error

@@ -6,25 +6,23 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import plain
-from soft_reasoning.configuration.context import build_context, build_engine, check_problems
+from soft_reasoning.configuration.context import Config, build_context, build_engine, check_problems
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, percent
 from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text
@@ -36,19 +34,19 @@ from soft_reasoning.task import Evaluation, ProbeFitting, Screened, Tuned, Tunin
 from soft_reasoning.task.probe import Probe
 from soft_reasoning.types import Problem, Result, Usage
 
-HISTORY, POINT, REPORT, PLOT, PROBE = "search.jsonl", "point.json", "tune.md", "search.svg", "probe.json"
-WRITTEN = (HISTORY, POINT, REPORT, PLOT, PROBE, "search.pdf", "completions.sqlite*")
+HISTORY, POINT, REPORT, PROBE = "search.jsonl", "point.json", "tune.md", "probe.json"
+WRITTEN = (HISTORY, POINT, REPORT, PROBE, "completions.sqlite*")
 """What a command writes besides its manifest."""
 
 
-def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
-    """Learn soft tokens or a probe from the data set of ``settled`` and write them into ``folder``.
+def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
+    """Learn soft tokens or a probe from the data set of ``composed`` and write them into ``folder``.
 
     Args:
-        settled: The configuration.
+        composed: The configuration.
         words: The options that the user typed, for the manifest.
     """
-    config = plain(settled)
+    config = plain(composed)
     learner: Tuning | ProbeFitting = make(config["tune"], "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -89,11 +87,11 @@ def learn(settled: DictConfig, words: Sequence[str], folder: Path) -> None:
                     report(learned, folder, after("method=soft_token", f"point={folder / POINT}"))
 
 
-def next_command(config: Mapping[str, Any], words: Sequence[str], asked: int, *options: str) -> str:
-    """Return the command that tries what was learnt on the questions after those that were ``asked``."""
+def next_command(config: Config, words: Sequence[str], count: int, *options: str) -> str:
+    """Return the command that tries what was learnt on the questions after the first ``count``."""
     own = ("tune", "limit", "fresh", "hydra.run.dir", "dataset.offset")
     kept = [word for word in words if word.partition("=")[0] not in own and not word.startswith("tune.")]
-    offset = f"dataset.offset={config['dataset']['offset'] + asked}"
+    offset = f"dataset.offset={config['dataset']['offset'] + count}"
     return shlex.join(["soft-reasoning", "run", *options, *kept, offset])
 
 
@@ -124,7 +122,7 @@ def _learn(
 
 @contextmanager
 def opened(
-    folder: Path, config: Mapping[str, Any], words: Sequence[str], problems: Sequence[Problem], engine: Engine
+    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], engine: Engine
 ) -> Generator[str | None]:
     """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
 
@@ -174,14 +172,14 @@ def report_probe(probe: Probe, folder: Path, after: str) -> None:
 
 
 def report(learned: TuningResult, folder: Path, after: str) -> None:
-    """Print what was learnt, and write it: the point, the report and the plot.
+    """Print what was learnt, and write it: the point, the points of the search and the report.
 
     Args:
         after: The command that uses the point.
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
-        for name in (POINT, HISTORY, PLOT, "search.pdf"):  # of a search with tune.anyway=true
+        for name in (POINT, HISTORY):  # of a search with tune.anyway=true
             (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
@@ -198,13 +196,6 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
             describe_gain(learned.tuned),
             f"To use the point on the next questions: {after}",
         ]
-        if plots.available():
-            means = [e.mean for e in learned.tuned.evaluations]
-            errors = [e.variance**0.5 for e in learned.tuned.evaluations]
-            plots.search(means, errors, learned.screened[0].greedy, folder / PLOT)
-            parts.append(f"![The search]({PLOT})")
-        else:
-            lines.append(plots.MISSING)
     _finish(folder, parts, lines)
 
 

@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import checked_method, compose_choices, methods_of, plain
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse
-from soft_reasoning.configuration.context import build_grader
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
@@ -68,7 +67,7 @@ class Launchers:
 
 
 def run_one(
-    settled: DictConfig,
+    composed: DictConfig,
     folder: Path,
     launcher: Launcher,
     *,
@@ -79,15 +78,15 @@ def run_one(
     """Run one method on one data set into ``folder``; return its metrics.
 
     Args:
-        settled: The configuration.
+        composed: The configuration.
         folder: The run's folder.
         launcher: Starts the engine.
         words: The options of the run's command.
         chosen: The name of each group's choice.
         tracked: Whether a tracker follows the run.
     """
-    method = checked_method(settled)  # refuses bad values before anything is loaded
-    config = plain(settled)
+    method = checked_method(composed)  # refuses bad values before anything is loaded
+    config = plain(composed)
     tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -99,7 +98,7 @@ def run_one(
     return run(
         problems,
         launcher,
-        build_grader(config),
+        make(config["grader"], "grader"),
         folder,
         config,
         exemplars=dataset.exemplars(),
@@ -148,9 +147,9 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     ):
         method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
-            probe = folder / PROBES / run_name(f"{name},k={method.samples}")
-            probed = run_method(label, probe, tracked=False)
-            change = [f"k={equal_samples(probed, method.samples, metrics[first])}"]
+            trial = folder / PROBES / run_name(f"{name},k={method.samples}")
+            measured = run_method(label, trial, tracked=False)
+            change = [f"k={equal_samples(measured, method.samples, metrics[first])}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
         folders[label] = folder / run_name(name)
         metrics[label] = run_method(label, folders[label], *change)

@@ -12,11 +12,11 @@ from textwrap import fill
 from soft_reasoning.cli.compose import checked_method, plain
 from soft_reasoning.cli.groups import store
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread
-from soft_reasoning.configuration.context import build_engine, build_grader, check_wording
+from soft_reasoning.configuration.context import build_engine, check_wording
 from soft_reasoning.configuration.data import read_model, read_prompt
 from soft_reasoning.configuration.options import Options
-from soft_reasoning.configuration.parts import Setting
-from soft_reasoning.configuration.registry import part
+from soft_reasoning.configuration.parts import Setting, make
+from soft_reasoning.configuration.registry import Part
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.lab.data import build_dataset
@@ -65,7 +65,7 @@ def register_server() -> None:
     help = {"help": {"header": HEADER.format(keys=fill(", ".join(Settings.model_fields), 100))}}
     key = "${oc.env:SOFT_REASONING_API_KEY,null}"
     short = {"host": "host", "port": "port"}
-    store("server", "default", part(Settings, short=short, api_key=key), top={"hydra": help})
+    store("server", "default", Part(Settings, short=short, api_key=key), top={"hydra": help})
 
 
 def build_reasoner(job: Job) -> SoftReasoner:
@@ -90,11 +90,11 @@ def build_reasoner(job: Job) -> SoftReasoner:
         options["method"] = method.name
     path = config["model"]["path"]
     setup = Setup(model=path, setting=setting, prompt=prompt, method=method, options=options)
-    return SoftReasoner.of(
+    return SoftReasoner.from_setup(
         build_engine(config),
         setup,
         cache=config["cache"],
-        grader=build_grader(config),
+        grader=make(config["grader"], "grader"),
         exemplars=build_dataset(config).exemplars() if config["dataset"]["shots"] else (),
         max_live=config["max_live"],
     )

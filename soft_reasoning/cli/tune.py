@@ -8,7 +8,7 @@ from dataclasses import fields
 from soft_reasoning.cli.groups import store
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread, sweep_name
 from soft_reasoning.cli.learning import learn
-from soft_reasoning.configuration.registry import part
+from soft_reasoning.configuration.registry import Part
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.task import ProbeFitting, Tuning
 
@@ -41,8 +41,8 @@ def register_tune() -> None:
         for kind in (Tuning, ProbeFitting)
     )
     help = {"help": {"header": HEADER.format(token=token, probe=probe)}}
-    store("tune", "default", part(Tuning), top={"hydra": help, "limit": 160})
-    store("tune", "probe", part(ProbeFitting, short={}), top={"hydra": help, "limit": 160})
+    store("tune", "default", Part(Tuning), top={"hydra": help, "limit": 160})
+    store("tune", "probe", Part(ProbeFitting, short={}), top={"hydra": help, "limit": 160})
 
 
 def tune_words(words: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from soft_reasoning.prompts import Exemplar, Prompts, ReviewWording, TaskWording
 from soft_reasoning.schedule.method import Context, Limits, Method
 from soft_reasoning.types import Problem, UserError
 
-Settings = Mapping[str, Any]
+Config = Mapping[str, Any]
 """Plain data: a run's configuration, or a prompt as :func:`~soft_reasoning.configuration.data.read_prompt`
 returns it."""
 
@@ -31,13 +31,13 @@ def prompt_for(answer_type: str, others: Mapping[str, str] | None = None) -> str
     return {"number": "math", "open": "any", **(others or {})}.get(answer_type, answer_type)
 
 
-def asking(prompt: Settings, answer_type: str) -> Settings:
+def prompt_of_type(prompt: Config, answer_type: str) -> Config:
     """Return the settings of the prompt for another type of answer, with the layout of ``prompt``."""
     suited = read_prompt(prompt_for(answer_type, prompt.get("others"))).values
     return {**suited, **{key: prompt[key] for key in PROMPT_SETTINGS}}
 
 
-def fitting(prompt: Settings, answer_type: str | None, name: str = "answer_type") -> Settings:
+def fit_prompt(prompt: Config, answer_type: str | None, name: str = "answer_type") -> Config:
     """Return a prompt's settings, or those of the prompt that it names for ``answer_type``.
 
     A custom prompt that names no type is accepted for every type. ``name`` is the option in messages.
@@ -49,14 +49,14 @@ def fitting(prompt: Settings, answer_type: str | None, name: str = "answer_type"
     if answer_type is None or prompted in (None, answer_type):
         return prompt
     if answer_type in others:
-        return asking(prompt, answer_type)
+        return prompt_of_type(prompt, answer_type)
     raise UserError(
         f"{name}={answer_type}: expected a prompt that asks for such answers, got a prompt for {prompted}; "
         f"use prompt={prompt_for(answer_type)} or {name}={prompted}"
     )
 
 
-def build_wording(prompt: Settings) -> Wording:
+def build_wording(prompt: Config) -> Wording:
     """Return the wording of a prompt.
 
     Raises:
@@ -76,7 +76,7 @@ def _worded(kind: type[Any], where: str, texts: Any) -> Any:
     return make({**texts, "_target_": target}, f"prompt.wording.{where}".strip("."))
 
 
-def build_prompts(prompt: Settings, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Prompts:
+def build_prompts(prompt: Config, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Prompts:
     """Return the prompts of a run, which know those for other types of answer, without ``exemplars``."""
     prompt = make(prompt)
     from_model = prompt.get("max_new_tokens") == "model"
@@ -86,12 +86,12 @@ def build_prompts(prompt: Settings, engine: Engine, exemplars: Sequence[Exemplar
         exemplars=exemplars,
         max_new_tokens=engine.max_new_tokens or engine.context_length if from_model else None,
         answer_type=prompt.get("answer_type"),
-        others=lambda answer_type: build_prompts(asking(prompt, answer_type), engine),
+        others=lambda answer_type: build_prompts(prompt_of_type(prompt, answer_type), engine),
         **{key: prompt[key] for key in PROMPT_SETTINGS},
     )
 
 
-def build_engine(config: Settings) -> Engine:
+def build_engine(config: Config) -> Engine:
     """Load the model of a configuration: its ``engine``, a choice as plain data, and its ``model``."""
     settings = config["engine"]
     if config["model"].get("adapter") and "adapter" not in settings:
@@ -109,9 +109,9 @@ class SecondModels:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loaded: dict[tuple[str, str | None], tuple[Settings, Engine]] = {}
+        self._loaded: dict[tuple[str, str | None], tuple[Config, Engine]] = {}
 
-    def load(self, name: str, device: str | None) -> tuple[Settings, Engine]:
+    def load(self, name: str, device: str | None) -> tuple[Config, Engine]:
         """Return the default prompt of the model ``name``, and its engine."""
         with self._lock:
             if (name, device) not in self._loaded:
@@ -138,9 +138,7 @@ class SecondModels:
             self._loaded.clear()
 
 
-def with_judges(
-    context: Context, method: Method, prompt: Settings, own: str, models: SecondModels
-) -> Context:
+def with_judges(context: Context, method: Method, prompt: Config, own: str, models: SecondModels) -> Context:
     """Return ``context`` with the second models that ``method`` names, which see the run's prompts.
 
     Where either model is the bundled one, whose prompt suits no other, a judge has its own default prompt.
@@ -151,6 +149,10 @@ def with_judges(
         prompt: The settings of the run's prompt.
         own: The name of the run's model.
         models: Loads the models.
+
+    Raises:
+        UserError: In one line, for a model whose prompt asks for no programs where it is to write them, and
+            for an engine that lacks what a part of the method needs.
     """
     names = dict.fromkeys(name for part in worded_parts(method) if (name := getattr(part, "model", None)))
     judges: dict[str, Context] = {}
@@ -160,11 +162,18 @@ def with_judges(
         judges[name] = replace(
             context, engine=engine, prompts=build_prompts(shown, engine, context.prompts.exemplars)
         )
-    return replace(context, judges=judges) if judges else context
+    if judges:
+        context = replace(context, judges=judges)
+    for part in worded_parts(method):
+        if isinstance(part, Programs) and part.model:
+            prompts = judges[part.model].prompts
+            part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
+    _check_needs(method, context)
+    return context
 
 
 def build_context(
-    config: Settings,
+    config: Config,
     engine: Engine,
     exemplars: Sequence[Exemplar] = (),
     models: SecondModels | None = None,
@@ -180,7 +189,8 @@ def build_context(
         method: The method, if it is not the configuration's.
     """
     limits = Limits(config["max_tokens"], config["max_seconds"])
-    prompts, grader = build_prompts(config["prompt"], engine, exemplars), build_grader(config)
+    grader: AnswerGrader = make(config["grader"], "grader")
+    prompts = build_prompts(config["prompt"], engine, exemplars)
     context = Context(engine, prompts, grader, config["seed"], limits)
     own = str(config["model"]["path"])
     return with_judges(
@@ -188,14 +198,9 @@ def build_context(
     )
 
 
-def build_method(config: Settings) -> Method:
+def build_method(config: Config) -> Method:
     """Return the method of a run's configuration."""
     return make(config["method"], "method")
-
-
-def build_grader(config: Settings) -> AnswerGrader:
-    """Return the grader of a run's configuration."""
-    return make(config["grader"], "grader")
 
 
 def worded_parts(method: Method) -> list[Any]:
@@ -208,7 +213,7 @@ def writes_programs(method: Method) -> bool:
     return any(isinstance(part, Programs) for part in worded_parts(method))
 
 
-def check_wording(prompt: Settings, method: Method) -> None:
+def check_wording(prompt: Config, method: Method) -> None:
     """Reject a prompt without wording for the method's parts, before a model is loaded.
 
     A prompt of open answers asks for programs where a question names a number as its type of answer.
@@ -222,28 +227,13 @@ def check_wording(prompt: Settings, method: Method) -> None:
             wording.review(part.name)
     programs = [part for part in worded_parts(method) if isinstance(part, Programs) and not part.model]
     if programs and prompt.get("answer_type") == "open":
-        wording = build_wording(asking(prompt, "number"))
+        wording = build_wording(prompt_of_type(prompt, "number"))
     for part in programs:
         part.check_wording(wording)
 
 
-def check_fits(method: Method, context: Context) -> None:
-    """Reject an engine that lacks what a part of the method needs, and a second model's prompt.
-
-    The latter asks for no programs, which :func:`check_wording` finds for the run's prompt.
-
-    Raises:
-        UserError: In one line.
-    """
-    _check_needs(method, context)
-    for part in worded_parts(method):
-        if isinstance(part, Programs):
-            prompts = context.judge(part.model).prompts
-            part.check_wording((prompts.of("number") if prompts.answer_type == "open" else prompts).wording)
-
-
 def _check_needs(part: Any, context: Context) -> None:
-    """Check what ``part`` and the parts inside need of the engines that they use."""
+    """Reject an engine that lacks what ``part``, or a part inside, needs of it."""
     engine = context.judge(getattr(part, "model", None)).engine
     if missing := set(getattr(part, "needs", ())) - engine.offers:
         raise UserError(f"{getattr(part, 'name', type(part).__name__)}: {lacks(engine, missing)}")

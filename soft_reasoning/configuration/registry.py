@@ -8,7 +8,6 @@ generated from them (``cli.groups``). A text ``"${model.sigma}"`` refers to a va
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from soft_reasoning.answers import Grader, LmEvalGrader, MathVerifyGrader
@@ -56,187 +55,167 @@ Target: TypeAlias = Callable[..., Any] | str
 """A class, or the dotted name of one that is imported when it is chosen."""
 
 
-@dataclass(frozen=True)
 class Part:
-    """A class with the options that a choice gives it; :func:`part` writes one.
+    """A choice: a class with the options that the choice gives it.
 
     A field with the name of a group (``verifier``, or ``optimiser`` for the group ``search``) that is not
     given is that group's choice.
 
-    Attributes:
+    Args:
         target: The class.
-        values: Options that differ from its signature; a Part is a part inside.
         partial: Whether the class is called later, with more arguments.
-        short: Short options with the fields that they set; None is those of the class.
+        short: Short options with the fields that they set; None is those of the class or the group.
         chooses: Choices of other groups that this one makes the default.
+        values: Options that differ from the signature of ``target``; a Part is a part inside.
     """
 
-    target: Target
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    partial: bool = False
-    short: Mapping[str, str] | None = None
-    chooses: Mapping[str, str] = field(default_factory=dict[str, str])
+    def __init__(
+        self,
+        target: Target,
+        /,
+        *,
+        partial: bool = False,
+        short: Mapping[str, str] | None = None,
+        chooses: Mapping[str, str] | None = None,
+        **values: Any,
+    ) -> None:
+        self.target, self.partial, self.short = target, partial, short
+        self.chooses: Mapping[str, str] = chooses or {}
+        self.values: Mapping[str, Any] = values
 
 
-def part(
-    target: Target,
-    /,
-    *,
-    partial: bool = False,
-    short: Mapping[str, str] | None = None,
-    chooses: Mapping[str, str] | None = None,
-    **values: Any,
-) -> Part:
-    """Return the choice of ``target`` with the options ``values``."""
-    return Part(target, values, partial, short, chooses or {})
-
-
-def _named(target: Target, **values: Any) -> dict[str, Part]:
-    """Return a method whose ``name`` is that of its choice."""
-    return {values["name"]: part(target, **values)}
-
-
-_DIM = {"d": "dim"}
 EMBEDDINGS = {
-    "token_simplex": part(TokenSimplexEmbedding, short=_DIM),
-    "gaussian": part(GaussianEmbedding, short=_DIM, sigma="${model.sigma}"),
+    "token_simplex": Part(TokenSimplexEmbedding),
+    "gaussian": Part(GaussianEmbedding, sigma="${model.sigma}"),
     # x = A u, the public code's
-    "released": part(GaussianEmbedding, short=_DIM, units="absolute", anchor="none"),
+    "released": Part(GaussianEmbedding, units="absolute", anchor="none"),
 }
 
 SEARCHES = {
-    "bayesian": part(BayesianOptimiser),
-    "observed": part(BayesianOptimiser, incumbent="observed"),  # the paper's
-    "random": part(RandomOptimiser),  # the control
+    "bayesian": Part(BayesianOptimiser),
+    "observed": Part(BayesianOptimiser, incumbent="observed"),  # the paper's
+    "random": Part(RandomOptimiser),  # the control
 }
 
-_KERNEL, _MEAN = part("gpytorch.kernels.RBFKernel"), part("gpytorch.means.ZeroMean")
-_GP: dict[str, Any] = {
-    "kernel": _KERNEL,
-    "mean": _MEAN,
-    "short": {"lambda": "noise"},
-}  # any classes of GPyTorch
+_KERNEL, _MEAN = Part("gpytorch.kernels.RBFKernel"), Part("gpytorch.means.ZeroMean")
+_GP: dict[str, Any] = {"kernel": _KERNEL, "mean": _MEAN}  # any classes of GPyTorch
 _UNIT: dict[str, Any] = {**_GP, "lengthscale": 1.0, "noise": 0.05, "variance": 1.0, "centred": False}
 _NOISELESS: dict[str, Any] = {**_UNIT, "noise": 1e-16}
 SURROGATES = {
-    "rbf": part(Surrogate, **_GP),
-    "map": part(Surrogate, **_GP, fit="map"),  # fitted to each problem
-    "map_ard": part(Surrogate, **_GP, fit="map", ard=True),  # a lengthscale for each dimension
-    "paper": part(Surrogate, **_UNIT),  # sqrt(d), at which the search can learn
-    "rbf_unit": part(Surrogate, **_UNIT, scaling="absolute"),  # 1 at any d, as in the public code
-    "released": part(Surrogate, **_NOISELESS, scaling="absolute"),
+    "rbf": Part(Surrogate, **_GP),
+    "map": Part(Surrogate, **_GP, fit="map"),  # fitted to each problem
+    "map_ard": Part(Surrogate, **_GP, fit="map", ard=True),  # a lengthscale for each dimension
+    "paper": Part(Surrogate, **_UNIT),  # sqrt(d), at which the search can learn
+    "rbf_unit": Part(Surrogate, **_UNIT, scaling="absolute"),  # 1 at any d, as in the public code
+    "released": Part(Surrogate, **_NOISELESS, scaling="absolute"),
 }
 
-_DELTA = {"delta": "delta"}
 ACQUISITIONS = {
-    "adaptive_ei": part(NoiseAdaptiveExpectedImprovement, partial=True, short=_DELTA, delta=0.1),
-    "printed_adaptive_ei": part(PrintedAdaptiveEI, partial=True, short=_DELTA, delta=0.1),
-    "released": part(ReleasedEI, partial=True),  # the public code's
-    "ei": part("botorch.acquisition.ExpectedImprovement", partial=True),
-    "log_ei": part("botorch.acquisition.LogExpectedImprovement", partial=True),
-    "pi": part("botorch.acquisition.analytic.LogProbabilityOfImprovement", partial=True),
-    "ucb": part("botorch.acquisition.UpperConfidenceBound", partial=True, beta=2.0),
+    "adaptive_ei": Part(NoiseAdaptiveExpectedImprovement, partial=True, delta=0.1),
+    "printed_adaptive_ei": Part(PrintedAdaptiveEI, partial=True, delta=0.1),
+    "released": Part(ReleasedEI, partial=True),  # the public code's
+    "ei": Part("botorch.acquisition.ExpectedImprovement", partial=True),
+    "log_ei": Part("botorch.acquisition.LogExpectedImprovement", partial=True),
+    "pi": Part("botorch.acquisition.analytic.LogProbabilityOfImprovement", partial=True),
+    "ucb": Part("botorch.acquisition.UpperConfidenceBound", partial=True, beta=2.0),
 }
 
 CANDIDATE_POINTS = {
-    "local": part(LocalCandidates),
-    "normal": part(NormalCandidates),  # the paper's
-    "uniform": part(UniformCandidates),  # the public code's
+    "local": Part(LocalCandidates),
+    "normal": Part(NormalCandidates),  # the paper's
+    "uniform": Part(UniformCandidates),  # the public code's
 }
 
-BATCHES = {"kriging_believer": part(KrigingBeliever), "top_k": part(TopK)}  # the second is the paper's
+BATCHES = {"kriging_believer": Part(KrigingBeliever), "top_k": Part(TopK)}  # the second is the paper's
 
-_ROUNDS = {"rounds": "rounds"}
-_BY_REWARD = {**_ROUNDS, "epsilon": "threshold"}
+_BY_VOTES = ("settled", "agreement", "sure", "unanimous", "none")  # they have no threshold
 STOPPINGS = {
-    **{
-        rule: part(Stopping, rule=rule, short=_ROUNDS)
-        for rule in ("settled", "agreement", "sure", "unanimous", "none")
-    },
-    **{rule: part(Stopping, rule=rule, short=_BY_REWARD) for rule in ("improvement", "difference")},
+    **{rule: Part(Stopping, rule=rule, short={"rounds": "rounds"}) for rule in _BY_VOTES},
+    **{rule: Part(Stopping, rule=rule) for rule in ("improvement", "difference")},
 }
 
 REWARDS = {
-    "default": part(Reward),
-    "sum_logprob": part(Reward, coherence="sum_logprob"),  # as the paper prints it
+    "default": Part(Reward),
+    "sum_logprob": Part(Reward, coherence="sum_logprob"),  # as the paper prints it
 }
 
-FINALS = {**{rule: part(FinalAnswer, rule=rule) for rule in RULES}, "released": part(ReleasedVote)}
+FINALS = {**{rule: Part(FinalAnswer, rule=rule) for rule in RULES}, "released": Part(ReleasedVote)}
 
-_WARMTH = {"temperature": "temperature"}
 DECODINGS = {
-    "sampled": part(Sampling, short=_WARMTH, temperature="${model.temperature}", top_k=50),
-    "greedy": part(Sampling, short=_WARMTH),  # the paper: the answer is a function of the soft token
+    "sampled": Part(Sampling, temperature="${model.temperature}", top_k=50),
+    "greedy": Part(Sampling),  # the paper: the answer is a function of the soft token
 }
 
 _ALONE: dict[str, Any] = {"presentation": "one_by_one"}
-_JUDGE: dict[str, Any] = {**_ALONE, "name": "single_judge", "judgement": part(NamedChoice)}
+_JUDGE: dict[str, Any] = {**_ALONE, "name": "single_judge", "judgement": Part(NamedChoice)}
 VERIFIERS = {
-    "program": part(ProgramVerifier),
-    "multi_generate": part(ModelVerifier),  # the paper's
-    "single_generate": part(ModelVerifier, name="single_generate", **_ALONE),
-    "multi_judge": part(ModelVerifier, name="multi_judge", judgement=part(NamedChoice)),
-    "single_judge": part(ModelVerifier, **_JUDGE, confidence="sequence_prob"),
-    "probability": part(ModelVerifier, **_JUDGE, confidence="verdict_prob"),
-    "fresh": part(ModelVerifier, name="fresh", presentation="unseen"),  # a control
-    "released": part(ModelVerifier, presentation="with_analyses", judgement=part(ReleasedSolution)),
-    "probe": part(HiddenStateJudge),
-    "none": part(NoVerifier),
-    "oracle": part(Oracle, chooses={"final": "reward_vote"}),  # a perfect judge is not to be outvoted
+    "program": Part(ProgramVerifier),
+    "multi_generate": Part(ModelVerifier),  # the paper's
+    "single_generate": Part(ModelVerifier, name="single_generate", **_ALONE),
+    "multi_judge": Part(ModelVerifier, name="multi_judge", judgement=Part(NamedChoice)),
+    "single_judge": Part(ModelVerifier, **_JUDGE, confidence="sequence_prob"),
+    "probability": Part(ModelVerifier, **_JUDGE, confidence="verdict_prob"),
+    "fresh": Part(ModelVerifier, name="fresh", presentation="unseen"),  # a control
+    "released": Part(ModelVerifier, presentation="with_analyses", judgement=Part(ReleasedSolution)),
+    "probe": Part(HiddenStateJudge),
+    "none": Part(NoVerifier),
+    "oracle": Part(Oracle, chooses={"final": "reward_vote"}),  # a perfect judge is not to be outvoted
 }
 
 _ONLY_K = {"k": "samples"}
 _VOTES: dict[str, Any] = {
-    "decoding": part(Sampling, temperature=0.8, top_k=50),
-    "verifier": part(NoVerifier),
-    "reward": part(Reward),
-    "final": part(FinalAnswer, rule="vote"),
+    "decoding": Part(Sampling, temperature=0.8, top_k=50),
+    "verifier": Part(NoVerifier),
+    "reward": Part(Reward),
+    "final": Part(FinalAnswer, rule="vote"),
 }
 METHODS = {
-    "soft_reasoning": part(SoftReasoning),
-    **_named(SoftReasoning, name="random_embedding", optimiser=part(RandomOptimiser)),  # the control
-    "verified_sampling": part(VerifiedSampling),
-    **_named(
+    "soft_reasoning": Part(SoftReasoning),
+    "random_embedding": Part(
+        SoftReasoning, name="random_embedding", optimiser=Part(RandomOptimiser)
+    ),  # the control
+    "verified_sampling": Part(VerifiedSampling),
+    "best_of_n": Part(
         VerifiedSampling,
         name="best_of_n",
         short=_ONLY_K,
-        stopping=part(Stopping, rounds=0, rule="none"),
-        final=part(FinalAnswer, rule="best_reward"),
+        stopping=Part(Stopping, rounds=0, rule="none"),
+        final=Part(FinalAnswer, rule="best_reward"),
     ),
-    "verifier_only": part(VerifierOnly, verifier=part(ModelVerifier)),
-    "cot": part(ChainOfThought),
-    "self_consistency": part(SelfConsistency),
-    **_named(SelfConsistency, name="fire", first_temperature=30.0, first_top_k=50),
-    **_named(
+    "verifier_only": Part(VerifierOnly, verifier=Part(ModelVerifier)),
+    "cot": Part(ChainOfThought),
+    "self_consistency": Part(SelfConsistency),
+    "fire": Part(SelfConsistency, name="fire", first_temperature=30.0, first_top_k=50),
+    "several_temperatures": Part(
         SelfConsistency,
         name="several_temperatures",
         short=_ONLY_K,
         samples=20,
         temperatures=[0.4, 0.6, 0.8, 1.0, 1.2],
     ),
-    "random_soft_prompts": part(RandomSoftPrompts),
-    "soft_token": part(SoftToken),
-    "cot_decoding": part(CotDecoding),
-    **_named(
+    "random_soft_prompts": Part(RandomSoftPrompts),
+    "soft_token": Part(SoftToken),
+    "cot_decoding": Part(CotDecoding),
+    "cot_decoding_original": Part(
         CotDecoding, name="cot_decoding_original", paths=10, continuation="greedy", aggregate="delta_sum"
     ),
-    "prefix_scorer": part(PrefixScorer),
-    "rap": part(ReasoningViaPlanning),
-    "program_consistency": part(ProgramConsistency),
-    **_named(ProgramConsistency, name="program", samples=1),
-    "mixed_consistency": part(MixedConsistency),
-    **_named(  # arXiv 2305.11860
+    "prefix_scorer": Part(PrefixScorer),
+    "rap": Part(ReasoningViaPlanning),
+    "program_consistency": Part(ProgramConsistency),
+    "program": Part(ProgramConsistency, name="program", samples=1),
+    "mixed_consistency": Part(MixedConsistency),
+    "adaptive_consistency": Part(  # arXiv 2305.11860
         VerifiedSampling,
         name="adaptive_consistency",
         samples=1,
-        stopping=part(Stopping, rounds=39, rule="settled", confidence=0.95),
+        stopping=Part(Stopping, rounds=39, rule="settled", confidence=0.95),
         **_VOTES,
     ),
-    **_named(  # arXiv 2401.10480
+    "early_stopping_consistency": Part(  # arXiv 2401.10480
         VerifiedSampling,
         name="early_stopping_consistency",
         samples=5,
-        stopping=part(Stopping, rounds=7, rule="unanimous"),
+        stopping=Part(Stopping, rounds=7, rule="unanimous"),
         **_VOTES,
     ),
 }
@@ -325,11 +304,11 @@ DEFAULTS = {
 """The choice of each group where none is named."""
 
 GRADERS = {
-    "default": part(Grader),
-    "lm_eval_flexible": part(LmEvalGrader, filter="flexible-extract"),
-    "lm_eval_strict": part(LmEvalGrader, filter="strict-match"),
-    "math_verify": part(MathVerifyGrader),
-    "released": part(ReleasedGrader),
+    "default": Part(Grader),
+    "lm_eval_flexible": Part(LmEvalGrader, filter="flexible-extract"),
+    "lm_eval_strict": Part(LmEvalGrader, filter="strict-match"),
+    "math_verify": Part(MathVerifyGrader),
+    "released": Part(ReleasedGrader),
 }
 
 
@@ -342,7 +321,7 @@ _LOADED = _of_model(
     "path", "revision", "dtype", "device_map", "attn_implementation", "quantization", "trust_remote_code"
 )
 ENGINES = {
-    "hf": part(
+    "hf": Part(
         "soft_reasoning.engine.huggingface.HuggingFaceEngine",
         **_LOADED,
         **_of_model("adapter"),
@@ -351,21 +330,21 @@ ENGINES = {
         max_batch_rows=None,
         threads=None,
     ),
-    "served": part(
+    "served": Part(
         "soft_reasoning.engine.served.served",
         url="${model.path}",
         **_of_model("tokenizer", "dtype", "revision", "trust_remote_code"),
     ),
-    "vllm": part(
+    "vllm": Part(
         "soft_reasoning.engine.served.vllm",
         **_of_model("path", "dtype", "revision", "trust_remote_code"),
         tensor_parallel_size=1,
     ),
-    "llamacpp": part(
+    "llamacpp": Part(
         "soft_reasoning.engine.served.llamacpp",
         **_of_model("path"),
     ),
-    "fake": part("soft_reasoning.engine.fake.FakeEngine"),
+    "fake": Part("soft_reasoning.engine.fake.FakeEngine"),
 }
 
 _RUNS = "soft_reasoning.lab.runs"
@@ -375,13 +354,13 @@ GROUPS: Mapping[str, Mapping[str, Part]] = {
     "engine": ENGINES,
     "grader": GRADERS,
     "launcher": {
-        "local": part(f"{_RUNS}.runner.LocalLauncher"),
-        "ray": part(f"{_RUNS}.ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None),
+        "local": Part(f"{_RUNS}.runner.LocalLauncher"),
+        "ray": Part(f"{_RUNS}.ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None),
     },
     "logging": {
-        "tensorboard": part(_TRACKER, name="tensorboard"),
-        "wandb": part(_TRACKER, name="wandb", project="soft_reasoning"),
-        "mlflow": part(_TRACKER, name="mlflow", project="soft_reasoning"),
+        "tensorboard": Part(_TRACKER, name="tensorboard"),
+        "wandb": Part(_TRACKER, name="wandb", project="soft_reasoning"),
+        "mlflow": Part(_TRACKER, name="mlflow", project="soft_reasoning"),
     },
 }
 """All groups of registered choices; those of models, data sets, prompts and experiments are data."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.context import (
+    Config,
     SecondModels,
-    Settings,
-    check_fits,
     check_wording,
-    fitting,
+    fit_prompt,
     prompt_for,
     with_judges,
     writes_programs,
@@ -41,18 +39,18 @@ class Setup:
 
     model: str
     setting: Setting
-    prompt: Settings
+    prompt: Config
     method: Method
     options: Options = field(default_factory=Options)
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         model: str,
         prompt: PromptLike | None,
         answer_type: str | None,
         options: Options,
-        loading: Mapping[str, Any] | None = None,
+        loading: Config | None = None,
     ) -> Setup:
         """Read what the model and the prompt say, and build the default method.
 
@@ -78,7 +76,7 @@ class Setup:
             self = cls._with(model, known, read_prompt(prompt_for("number")), options)
         if answer_type in (None, "open") and self.answer_type == "open":
             self = replace(self, prompt={**self.prompt, "answer_type": "open"})
-        self = replace(self, prompt=fitting(self.prompt, answer_type))
+        self = replace(self, prompt=fit_prompt(self.prompt, answer_type))
         if self.prompt.get("answer_type") is None and answer_type is not None:
             self = replace(self, prompt={**self.prompt, "default_answer_type": answer_type})
         check_wording(self.prompt, self.method)
@@ -113,7 +111,7 @@ class Setup:
             UserError: In one line, for options that do not exist or do not fit.
         """
         changes = checked(changes, "solve")
-        defaults: Mapping[str, Any] = self.options
+        defaults: Config = self.options
         own = self.options.get("method") or self.method.name
         if changes.get("method") not in (None, own) or changes.get("preset"):
             defaults = {name: value for name, value in defaults.items() if name in FOR_ANY}
@@ -133,6 +131,4 @@ class Setup:
         )
         if name := PRESETS.get(options.get("preset") or "default", {}).get("grader"):
             context = replace(context, grader=self.setting.build("grader", name))
-        context = with_judges(context, method, self.prompt, self.model, models)
-        check_fits(method, context)
-        return method, context
+        return method, with_judges(context, method, self.prompt, self.model, models)

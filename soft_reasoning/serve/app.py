@@ -10,13 +10,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import chain
 from socket import AF_INET, AF_INET6
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from openai.types import Model
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
@@ -93,25 +94,24 @@ def check_key(settings: Settings) -> Callable[[Credentials], None]:
 def api_routes(service: Service) -> APIRouter:
     """Return the routes of OpenAI's API."""
     v1, created = APIRouter(prefix="/v1"), int(time.time())
-    tokenizer = service.reasoner.context.engine.tokenizer
 
     @v1.post("/chat/completions")
     async def chat(body: ChatBody, http: Request) -> Response:
-        return await respond(http, service, ChatReply(body, tokenizer))
+        return await respond(http, service, ChatReply(body))
 
     @v1.post("/completions")
     async def completion(body: TextBody, http: Request) -> Response:
-        return await respond(http, service, TextReply(body, tokenizer))
+        return await respond(http, service, TextReply(body))
 
-    def describe_model(name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}
+    def describe_model(name: str) -> Model:
+        return Model(id=name, object="model", created=created, owned_by="soft_reasoning")
 
     @v1.get("/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> dict[str, str | list[Model]]:
         return {"object": "list", "data": [describe_model(name) for name in service.names]}
 
     @v1.get("/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
+    async def model(name: str) -> Model:
         service.method(name)
         return describe_model(name)
 

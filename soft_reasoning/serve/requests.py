@@ -128,7 +128,7 @@ class Body(Strict):
         "metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
         "reasoning_effort safety_identifier service_tier store top_p user verbosity".split()
     )
-    asked_in: ClassVar[str]
+    question_field: ClassVar[str]
     """The field with the question."""
 
     model: str
@@ -138,7 +138,6 @@ class Body(Strict):
     stop: Stop = []
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    logprobs: bool | int | None = Field(default=None, ge=0, le=1)  # no other likely tokens are returned
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     response_format: Annotated[object, BeforeValidator(only_text)] = None
@@ -152,7 +151,7 @@ class Body(Strict):
 class ChatBody(Body):
     """The body of ``/v1/chat/completions``."""
 
-    asked_in = "messages"
+    question_field = "messages"
 
     messages: list[ChatMessage] = Field(min_length=1)
 
@@ -163,7 +162,7 @@ class ChatBody(Body):
 class TextBody(Body):
     """The body of ``/v1/completions``, whose prompts reach the model unchanged."""
 
-    asked_in = "prompt"
+    question_field = "prompt"
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
 

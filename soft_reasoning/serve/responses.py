@@ -7,13 +7,12 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from soft_reasoning.engine.text import decode, earliest_stop
+from soft_reasoning.engine.text import earliest_stop
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.solution import Solution
 from soft_reasoning.thoughts import split
@@ -33,7 +32,6 @@ class Written:
         reasoning: The text before it: a line for each round, and the thoughts of a thinking model.
         finish_reason: ``stop`` or ``length``.
         tokens: Number of its tokens; 0 for a text of the verifier's.
-        logprobs: Its tokens with their log-probabilities, if requested and the text is a single completion.
         extra: Values without a field of OpenAI's API.
     """
 
@@ -41,37 +39,26 @@ class Written:
     reasoning: str
     finish_reason: str
     tokens: int
-    logprobs: list[tuple[str, float]] | None
     extra: dict[str, Any]
 
 
-def write_choices(solution: Solution, body: Body, tokenizer: Any) -> list[Written]:
+def write_choices(solution: Solution, body: Body) -> list[Written]:
     """Return at most ``n`` choices: the chosen solution, then the others by reward."""
     lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
     lines += f"{solution.unfinished}\n" if solution.unfinished else ""
     candidates = solution.ranked[: body.n]
-    return [_write(c, solution, "" if i else lines, body, tokenizer) for i, c in enumerate(candidates)]
+    return [_write(c, solution, "" if i else lines, body.stop) for i, c in enumerate(candidates)]
 
 
-def _write(
-    candidate: Candidate | None, solution: Solution, lines: str, body: Body, tokenizer: Any
-) -> Written:
+def _write(candidate: Candidate | None, solution: Solution, lines: str, stop: Sequence[str]) -> Written:
     full_text = solution.text if candidate is None else candidate.text
     thought, text = split(full_text, solution.thinks and candidate is not None)
-    start, end = len(full_text) - len(text), earliest_stop(text, body.stop)
+    end = earliest_stop(text, stop)
     text = text if end < 0 else text[:end]  # joined completions may contain a stop string
     if candidate is None:
         extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
         reason = "length" if solution.unfinished else "stop"
-        return Written(text, lines + thought, reason, 0, None, extra)
-    logprobs = None
-    if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
-        ids = candidate.token_ids
-        begin = len(candidate.opening)  # it has no token
-        # A text ends before an incomplete character.
-        ends = [begin + len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]
-        entries, last = zip(pairwise(ends), candidate.logprobs, strict=True), start + len(text)
-        logprobs = [(full_text[at : min(end, last)], p) for (at, end), p in entries if start <= at < last]
+        return Written(text, lines + thought, reason, 0, extra)
     extra = {
         "source": "candidate",
         "answer": candidate.answer,
@@ -80,7 +67,7 @@ def _write(
         "reward": candidate.reward if math.isfinite(candidate.rank) else None,
     }
     reason = "length" if candidate.cut else "stop"
-    return Written(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
+    return Written(text, lines + thought, reason, candidate.generated_tokens, extra)
 
 
 def format_round(number: int, candidates: Sequence[Candidate]) -> str:
@@ -94,19 +81,14 @@ def format_round(number: int, candidates: Sequence[Candidate]) -> str:
 
 
 class ChatReply:
-    """The response to a request for a chat completion, and the base of the other kind.
-
-    Args:
-        body: The request.
-        tokenizer: Decodes tokens.
-    """
+    """The response to ``body``, a request for a chat completion, and the base of the other kind."""
 
     whole: type[ChatCompletion] | type[Completion] = ChatCompletion
     chunk: type[ChatCompletionChunk] | type[Completion] = ChatCompletionChunk
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
-    def __init__(self, body: Body, tokenizer: Any) -> None:
-        self.body, self.tokenizer = body, tokenizer
+    def __init__(self, body: Body) -> None:
+        self.body = body
         self.streamed_lines: list[str] = []  # about rounds
         self.head: dict[str, Any] = {
             "id": f"sr-{uuid.uuid4().hex}",
@@ -116,7 +98,7 @@ class ChatReply:
 
     def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         """Return the body of a response that is not streamed."""
-        written = [each for s in solutions for each in write_choices(s, self.body, self.tokenizer)]
+        written = [each for s in solutions for each in write_choices(s, self.body)]
         choices = [self.choice(i, each, "message", each.reasoning) for i, each in enumerate(written)]
         rest = {"choices": choices, **_totals(solutions, written)}
         return self.whole.model_validate({**self.head, "object": self.kind, **rest}).to_dict()
@@ -124,17 +106,7 @@ class ChatReply:
     def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
         """Return a choice of a response, whose text stands under ``key``."""
         message = {"role": "assistant", "content": written.text, **_reasoning(reasoning)}
-        return {"index": index, key: message, "logprobs": self.logprobs(written), **_outcome(written)}
-
-    def logprobs(self, written: Written) -> dict[str, Any] | None:
-        """Return the log-probabilities of a choice."""
-        if written.logprobs is None:
-            return None
-        entries = [
-            {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": []}
-            for token, value in written.logprobs
-        ]
-        return {"content": entries, "refusal": None}
+        return {"index": index, key: message, "logprobs": None, **_outcome(written)}
 
     def begin(self) -> Iterator[str]:
         """Yield the first events of a stream."""
@@ -151,7 +123,7 @@ class ChatReply:
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
-        written = [each for s in solutions for each in write_choices(s, self.body, self.tokenizer)]
+        written = [each for s in solutions for each in write_choices(s, self.body)]
         for i, each in enumerate(written):
             streamed = "" if i else "".join(self.streamed_lines)
             yield self.event([self.choice(i, each, "delta", each.reasoning.removeprefix(streamed))])
@@ -172,18 +144,7 @@ class TextReply(ChatReply):
     kind = chunk_kind = "text_completion"
 
     def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
-        return {"index": index, "text": written.text, "logprobs": self.logprobs(written), **_outcome(written)}
-
-    def logprobs(self, written: Written) -> dict[str, Any] | None:
-        if written.logprobs is None:
-            return None
-        tokens = [token for token, _ in written.logprobs]
-        return {
-            "tokens": tokens,
-            "token_logprobs": [value for _, value in written.logprobs],
-            "top_logprobs": None,
-            "text_offset": [*accumulate(map(len, tokens), initial=0)][:-1],
-        }
+        return {"index": index, "text": written.text, "logprobs": None, **_outcome(written)}
 
     def begin(self) -> Iterator[str]:
         yield from self.note(IN_ONE_PART)

@@ -90,7 +90,7 @@ class Service:
     async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
         questions = body.questions(self.reasoner.context.engine.tokenizer)
         options = self._options(body, len(questions))
-        kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.asked_in
+        kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.question_field
         try:
             problems = [read_question(question, kind) for question in questions]
         except UserError as error:  # which names the call from Python

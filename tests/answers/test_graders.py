@@ -4,7 +4,8 @@ import pytest
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
 from soft_reasoning.cli.compose import compose_config
-from soft_reasoning.configuration.context import build_context, build_engine, build_grader, check_problems
+from soft_reasoning.configuration.context import build_context, build_engine, check_problems
+from soft_reasoning.configuration.parts import make
 from soft_reasoning.judge.released import ReleasedGrader
 from soft_reasoning.types import Problem, UserError
 
@@ -20,14 +21,14 @@ from soft_reasoning.types import Problem, UserError
     ],
 )
 def test_every_choice_is_its_grader(choice, grader, name):
-    made = build_grader(compose_config([f"grader={choice}"]))
+    made = make(compose_config([f"grader={choice}"])["grader"])
     assert made == grader and made.name == name
 
 
 def test_the_default_is_ours_and_the_preset_released_chooses_its_own():
-    assert build_grader(compose_config([])) == Grader()
-    assert build_grader(compose_config(["preset=released"])).name == "released"
-    assert build_grader(compose_config(["preset=released", "grader=default"])) == Grader()
+    assert make(compose_config([])["grader"]) == Grader()
+    assert make(compose_config(["preset=released"])["grader"]).name == "released"
+    assert make(compose_config(["preset=released", "grader=default"])["grader"]) == Grader()
     assert [Grader(extraction=mode).name for mode in MODES] == [*MODES]
     assert all(Grader().supports(kind) for kind in ANSWER_TYPES)
 

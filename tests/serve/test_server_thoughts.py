@@ -85,6 +85,6 @@ def test_a_text_of_the_verifier_does_not_begin_in_thoughts():
     trace = ({"verifier": {"answers": ["7"], "texts": [REPLY]}},)
     solution = Solution("7", (Candidate("8", "8", 0),), trace, thinks=True)
     body = TextBody(model="demo", prompt="?", n=2)
-    chosen, other = write_choices(solution, body, tokenizer_of("qwen3"))
+    chosen, other = write_choices(solution, body)
     assert chosen.text == REPLY and REPLY not in chosen.reasoning
     assert (other.text, other.reasoning) == ("", "8")

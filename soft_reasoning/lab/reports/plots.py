@@ -139,36 +139,6 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes.figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
 
 
-def search(means: Sequence[float], errors: Sequence[float], greedy: float, path: Path) -> None:
-    """Plot the mean reward of each point of a search with its 95 % interval, and the best so far.
-
-    Args:
-        means: (n,) mean rewards, in the order of the search.
-        errors: (n,) their standard errors.
-        greedy: The mean reward of greedy decoding.
-        path: The SVG file.
-    """
-    numbers = range(1, len(means) + 1)
-    best = list(itertools.accumulate((100 * mean for mean in means), max))
-    with panels(path) as grid:
-        axes = grid[0][0]
-        style: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 4, "elinewidth": 0.6}
-        axes.errorbar(
-            numbers,
-            [100 * mean for mean in means],
-            [196 * error for error in errors],
-            color=BLUE,
-            alpha=0.6,
-            label="a point",
-            **style,
-        )
-        axes.step(numbers, best, where="post", color=BLUE, label="best so far, which chance favours")
-        axes.axhline(100 * greedy, color=ORANGE, label="greedy decoding")
-        axes.set(xlabel="evaluated points", ylabel="mean reward on the search's questions (%)")
-        percent_axis(axes, "y")
-        axes.figure.legend(loc="outside lower center", ncols=3, fontsize=9)
-
-
 def sweep(frame: Any, path: Path, number: str | None) -> None:
     """Plot the shares of a sweep, a panel for each model and data set.
 

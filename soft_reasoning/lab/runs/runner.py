@@ -15,7 +15,6 @@ from soft_reasoning.configuration.context import (
     build_context,
     build_engine,
     build_method,
-    check_fits,
     check_problems,
     check_wording,
 )
@@ -114,7 +113,6 @@ class LocalLauncher:
             self._engine.begin_run()
         self._models.begin_run()
         context = build_context(config, self._engine, exemplars, self._models, method)
-        check_fits(method, context)
         check_problems(problems, context)
         self.method, self.context, self.max_live = method, context, config["max_live"]
         return describe_run(method, context)
