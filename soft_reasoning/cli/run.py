@@ -105,8 +105,6 @@ def run_one(
         exemplars=dataset.exemplars(),
         command=shlex.join(["soft-reasoning", "run", *words]),
         choices=chosen,
-        fresh=config["fresh"],
-        progress=config["progress"],
         tracker=tracker,
         report=write_report,
     )

@@ -102,7 +102,8 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update({"pack": pack, "digest": _digest, "data": _data, "at": value_at})
+    filters: dict[str, Any] = {"pack": pack, "digest": _digest, "data": _data, "at": value_at}
+    templates.filters.update(filters)
     page = templates.get_template("page.html").render(
         title=title,
         about=[

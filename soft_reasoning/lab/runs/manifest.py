@@ -235,15 +235,12 @@ def describe_engine(engine: Engine) -> dict[str, object]:
 
 
 def describe_loaded(engine: Engine) -> str:
-    """Return a line about the loaded model: its size, dtype, device, threads and memory."""
+    """Return a line about the loaded model: its size, dtype and device."""
     model = engine.model
     parameter = None if model is None else next(iter(model.parameters()), None)
     if model is None or parameter is None:  # weights in another process
         return f"engine {type(engine).__name__}"
+    name, size = model.config._name_or_path or type(model).__name__, model.num_parameters() / 1e6
     dtype = str(parameter.dtype).removeprefix("torch.")
-    place = str(engine.device)
-    if parameter.device.type == "cpu":
-        place += f", {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
-    name = model.config._name_or_path or type(model).__name__
-    size, memory = model.num_parameters() / 1e6, model.get_memory_footprint() / 1e6
-    return f"{name}: {size:,.0f} M parameters in {dtype} on {place}; weights take {memory:,.0f} MB"
+    threads = f", {torch.get_num_threads()} threads" if parameter.device.type == "cpu" else ""
+    return f"{name}: {size:,.0f} M parameters in {dtype} on {engine.device}{threads}"

@@ -26,7 +26,6 @@ from soft_reasoning.lab.runs.files import (
     GRADES,
     MANIFEST,
     RESULTS,
-    SAMPLES,
     read_json,
     write_json,
     write_text,
@@ -156,8 +155,6 @@ def run(
     exemplars: Sequence[Exemplar] = (),
     command: str = "",
     choices: Mapping[str, str] | None = None,
-    fresh: bool = False,
-    progress: bool = True,
     tracker: Tracker | None = None,
     report: Callable[[Path], Iterable[str]] | None = None,
 ) -> dict[str, Any]:
@@ -171,12 +168,10 @@ def run(
         launcher: Solves; not started if the folder holds a record of every problem.
         grader: Grades answers.
         folder: The run's folder.
-        config: The configuration as plain data.
+        config: The configuration as plain data; ``fresh`` starts over, and ``progress`` shows progress.
         exemplars: The exemplars of the prompt.
         command: The run's command line, for its manifest.
         choices: The name of each group's choice, by which tables distinguish runs.
-        fresh: Whether to start over.
-        progress: Whether to show progress.
         tracker: Follows the run.
         report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
 
@@ -190,9 +185,8 @@ def run(
     problems, folder = list(problems), Path(folder)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    solved_before = not fresh and holds_all(folder, problems)
-    about = describe_stored(folder) if solved_before else launcher.start(config, problems, exemplars)
-    display, final, rows = Progress(len(problems), enabled=progress), final_rule(config), list[Graded]()
+    progress, final = bool(config.get("progress", True)), final_rule(config)
+    display, rows = Progress(len(problems), enabled=progress), list[Graded]()
 
     def count(record: Record) -> None:
         rows.append(row := grade(record, grader, final))
@@ -205,34 +199,36 @@ def run(
             replayed=sum(counts["replayed_tokens"] for counts in used),
         )
 
-    with (
-        Store(folder, build_manifest(config, command, choices, about), fresh=fresh) as store,
-        follow_run(tracker, folder, config, display.say) as log,
-    ):
+    with Store(folder, fresh=config.get("fresh", False)) as store:
+        stored = {record.problem.id for record in store.records}
+        todo = [problem for problem in problems if problem.id not in stored]
+        about = launcher.start(config, problems, exemplars) if todo else describe_stored(store.manifest)
+        manifest = build_manifest(config, command, choices, about)
+        store.begin(manifest)
+        check_stored(store, problems)
         for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
             display.say(note)
-        check_stored(store, problems)
-        for record in store.records:
-            count(record)
-        if display.done:
-            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
-        solved = () if solved_before else _solve(problems, launcher, grader, store, config, display)
-        try:
-            with display:
-                for record in solved:
-                    count(record)
-                    display.show()
-                    log(display.figures(), display.done)
-        except BaseException:
+        with follow_run(tracker, folder, config, display.say) as log:
+            for record in store.records:
+                count(record)
             if display.done:
-                stored = f"{display.done} of {len(problems)} problems are stored in {folder}"
-                display.say(f"stopped: {stored}; the same command continues")
-            raise
-        metrics = _measure(rows, grader, store.costs, about)
-        store.update_config()
-        write_results(folder, metrics, rows)
-        for note in report(folder) if report is not None else ():
-            display.say(note)
+                display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
+            try:
+                with display:
+                    for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
+                        count(record)
+                        display.show()
+                        log(display.figures(), display.done)
+            except BaseException:
+                if display.done:
+                    done = f"{display.done} of {len(problems)} problems are stored in {folder}"
+                    display.say(f"stopped: {done}; the same command continues")
+                raise
+            metrics = _measure(rows, grader, store.costs, about)
+            store.update_manifest(manifest)
+            write_results(folder, metrics, rows)
+            for note in report(folder) if report is not None else ():
+                display.say(note)
     return metrics
 
 
@@ -244,15 +240,13 @@ def _solve(
     config: Mapping[str, Any],
     display: Progress,
 ) -> Iterator[Record]:
-    """Solve the problems that are not stored, and yield each record when it is on the disk."""
+    """Solve ``problems``, and yield each record when it is on the disk."""
     own = store.folder if store.locked else None  # SQLite needs locks
     completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
     if completions is not None and completions.path.exists():
         display.say(f"completions that are stored in {completions.path} are not generated again")
-    stored = {record.problem.id for record in store.records}
-    todo = [problem for problem in problems if problem.id not in stored]
     clock, last = Clock(), perf_counter()
-    for problem, result in launcher.solve(todo, clock, completions, display.work):
+    for problem, result in launcher.solve(problems, clock, completions, display.work):
         record = Record.of(problem, result, grader)
         with clock.measure("store"):
             store.append(record)
@@ -272,28 +266,15 @@ def describe_run(method: Method, context: Context) -> dict[str, Any]:
     }
 
 
-def holds_all(folder: Path, problems: Iterable[Problem]) -> bool:
-    """Whether ``folder`` holds a record of each problem.
-
-    Raises:
-        UserError: If it holds damaged files.
-    """
-    if not (folder / SAMPLES).is_file():
-        return False
-    stored = {record.problem.id for record in read_records(folder)}
-    return stored >= {problem.id for problem in problems}
-
-
-def describe_stored(folder: Path) -> dict[str, Any]:
-    """Return what the launcher of the run in ``folder`` stated, from its manifest.
+def describe_stored(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the launcher of a stored run stated, from its ``manifest``.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
     """
-    manifest = read_json(folder / MANIFEST, START_OVER)
     about = {name: manifest[name] for name in ENGINE if name in manifest}
     model = about.get("model") or {}
     if model.get("weights"):
-        model["weights"] = weights_fingerprint(model["path"], None)
+        about["model"] = model | {"weights": weights_fingerprint(model["path"], None)}
     return about
 
 
