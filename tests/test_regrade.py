@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     with opened(tmp_path / "a=1", config) as store:
         for i, text in enumerate([*TEXTS, "Answer: 3"]):
             answer = Grader().extract(text, "number")
-            record = Record.of(
+            record = Record.new(
                 Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
             )
             store.append(record)

@@ -27,7 +27,7 @@ from soft_reasoning.lab.runs.records import COVERAGE_AT, read_grades
 from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
-Row: TypeAlias = Any
+Setting: TypeAlias = Any
 """A DataFrame and one of its rows. The annotations of pandas lack the types of many results."""
 
 PLACE = ["model", "shots", "data set"]

@@ -33,13 +33,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
-from soft_reasoning.lab.runs.records import (
-    COVERAGE_AT,
-    Graded,
-    in_order,
-    read_grades,
-    read_records,
-)
+from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded, in_order, read_grades, read_records
 from soft_reasoning.types import Problem, shortened
 
 ROUNDS = (
@@ -183,9 +177,9 @@ def build_tables(metrics: Metrics) -> dict[str, Table]:
     difficulty = metrics["by_difficulty"].items()
     tables = {
         "headline": _headline(metrics),
-        "rounds": Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
-        "difficulty": Table.of("difficulty", difficulty, problems | answers, "By difficulty"),
-        "verifier": Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
+        "rounds": Table.from_rows("round", rounds, problems | in_round, "By round", ROUNDS),
+        "difficulty": Table.from_rows("difficulty", difficulty, problems | answers, "By difficulty"),
+        "verifier": Table.from_rows("", verdicts, {"%": percent}, "Verifier", VERIFIER),
         "tokens": _tokens(metrics),
         "time": _times(metrics["seconds"]),
     }
@@ -201,7 +195,7 @@ def _tokens(metrics: Metrics) -> Table:
     if metrics["tokens"]["total"].get("replayed"):
         columns["from the store"] = lambda row: count(row["replayed"])
     columns["generated per problem"] = lambda row: number(row["generated"] / problems)
-    return Table.of("tokens", metrics["tokens"].items(), columns, "Tokens")
+    return Table.from_rows("tokens", metrics["tokens"].items(), columns, "Tokens")
 
 
 def _times(seconds: Mapping[str, float]) -> Table:
@@ -209,7 +203,7 @@ def _times(seconds: Mapping[str, float]) -> Table:
     parts = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
     parts |= {"other": max(0.0, total - sum(parts.values())), "total": total}
     columns = {"time": duration, "%": lambda time: percent(time / total if total else None)}
-    return Table.of("kind", parts.items(), columns, "Cost")
+    return Table.from_rows("kind", parts.items(), columns, "Cost")
 
 
 def _share(metrics: Metrics, name: str, problems: int) -> str:

@@ -64,7 +64,7 @@ class Record:
     exact_match: float | None
 
     @classmethod
-    def of(cls, problem: Problem, result: Result, grader: AnswerGrader) -> Record:
+    def new(cls, problem: Problem, result: Result, grader: AnswerGrader) -> Record:
         """Return the record of a finished problem."""
         right = grader.correct(result.answer, problem)
         return cls(problem, result, grader.name, None if right is None else float(right))
@@ -255,7 +255,7 @@ class Store:
     Example:
         >>> with Store(folder) as store:
         ...     store.begin(build_manifest({"seed": 0}))
-        ...     store.append(Record.of(problem, result, grader))
+        ...     store.append(Record.new(problem, result, grader))
     """
 
     def __init__(self, folder: Path, *, fresh: bool = False) -> None:

@@ -22,14 +22,7 @@ from soft_reasoning.configuration.context import (
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.paths import weights_fingerprint
-from soft_reasoning.lab.runs.files import (
-    GRADES,
-    MANIFEST,
-    RESULTS,
-    read_json,
-    write_json,
-    write_text,
-)
+from soft_reasoning.lab.runs.files import GRADES, MANIFEST, RESULTS, read_json, write_json, write_text
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
@@ -247,7 +240,7 @@ def _solve(
         display.say(f"completions that are stored in {completions.path} are not generated again")
     clock, last = Clock(), perf_counter()
     for problem, result in launcher.solve(problems, clock, completions, display.work):
-        record = Record.of(problem, result, grader)
+        record = Record.new(problem, result, grader)
         with clock.measure("store"):
             store.append(record)
         time = perf_counter()

@@ -144,7 +144,7 @@ def test_programs_answer_and_judge_under_every_grader(grader):
         context = replace(context, grader=make(config["grader"], "grader"))
         [(_, result)] = drive([PROBLEM], method, context)
         assert context.grader.correct(result.answer, PROBLEM) is True
-        record = Record.of(PROBLEM, result, context.grader)
+        record = Record.new(PROBLEM, result, context.grader)
         if options == ["method=program"]:
             assert read_answers(record, LmEvalGrader("strict-match")) == (result.answer, [result.answer])
         else:

@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.lab.reports.frame import (
-    against,
-    by_setting,
-    default_reference,
-    find_reference,
-    read_runs,
-)
+from soft_reasoning.lab.reports.frame import against, by_setting, default_reference, find_reference, read_runs
 from tests.lab.reports.sweeps import finished
 
 

@@ -13,7 +13,7 @@ from soft_reasoning.types import Candidate, Result
 
 
 def graded(result, final=None, gold="3"):
-    record = Record.of(problem(1, gold), result, GRADER)
+    record = Record.new(problem(1, gold), result, GRADER)
     return record, grade(record, GRADER, final)
 
 

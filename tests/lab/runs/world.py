@@ -75,7 +75,7 @@ def stored(folder, config, results, **more):
     rows = []
     with opened(folder, config) as store:
         for problem, result in results:
-            record = Record.of(problem, result, Grader())
+            record = Record.new(problem, result, Grader())
             store.append(record)
             rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)
