@@ -8,7 +8,7 @@ import pytest
 from soft_reasoning.cli.finished import read_solution
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
-from soft_reasoning.lab.reports.report import summary, write_report, write_tables
+from soft_reasoning.lab.reports.report import write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.lab.reports.viewed import page_of
@@ -99,13 +99,6 @@ def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answer
     assert write_report(tmp_path) == expected
 
 
-def test_questions_without_a_reference_answer_are_not_counted_as_answered_correctly(tmp_path):
-    golds = ["3", "3", None, None, None]
-    results = [(Problem(f"p{i}", "q", gold), Result("3", ())) for i, gold in enumerate(golds)]
-    text = summary(stored(tmp_path, {}, results))
-    assert "\n2 of 2 questions with a reference answer were answered correctly. " in text
-
-
 def test_tables_are_written_on_demand(tmp_path):
     finished(tmp_path, "soft_reasoning", range(12))
     assert not (tmp_path / "tables").exists()
@@ -192,12 +185,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         pass
     with pytest.raises(UserError, match="finished run"):
         compare([begun])
-
-
-def test_without_problems_in_common_there_is_no_difference(tmp_path, capsys):
-    apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
-    rows = compare(apart, tmp_path)["comparison"].rows
-    assert sorted(row[5] for row in rows) == ["-", "reference"]
 
 
 def test_answers_that_nobody_can_grade_have_costs_only(tmp_path):
