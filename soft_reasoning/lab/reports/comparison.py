@@ -41,7 +41,7 @@ from soft_reasoning.lab.reports.tables import (
     percent,
     save,
 )
-from soft_reasoning.lab.runs.files import BUDGET_RUNS, COMPARISON, RESULTS, write_json, write_text
+from soft_reasoning.lab.runs.files import BUDGET_RUNS, COMPARISON, RESULTS, Json, write_json, write_text
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.types import UserError
@@ -338,7 +338,7 @@ def _record(row: Setting) -> dict[str, Any]:
     }
 
 
-def mean_curve(results: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def mean_curve(results: Sequence[Json]) -> list[tuple[float, float]]:
     """Return (tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
     curves = [run["after_each_round"] for run in results]
     rounds = [[c[min(n, len(c) - 1)] for c in curves] for n in range(max(map(len, curves))) if all(curves)]

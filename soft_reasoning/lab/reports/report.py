@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from soft_reasoning.judge.final import cut_warning
 from soft_reasoning.lab.reports import plots
@@ -29,6 +28,7 @@ from soft_reasoning.lab.runs.files import (
     REPORT,
     RESULTS,
     TABLES,
+    Json,
     read_json,
     write_text,
 )
@@ -56,8 +56,6 @@ SHOWN = 20
 """Number of answers shown in a terminal; those of longer runs are shown only where none could be graded."""
 
 ROUNDS_PLOT = "after_each_round.svg"
-
-Metrics: TypeAlias = Mapping[str, Any]
 
 
 def write_report(folder: Path) -> list[str]:
@@ -105,7 +103,7 @@ def write_report(folder: Path) -> list[str]:
     return notes
 
 
-def one_text(config: Mapping[str, Any], share: float | None) -> bool:
+def one_text(config: Json, share: float | None) -> bool:
     """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
     return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
 
@@ -143,7 +141,7 @@ def _answered(number: int, problem: Problem, grade: Graded) -> str:
     return f"{number:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
 
 
-def _sentence(metrics: Metrics) -> list[str]:
+def _sentence(metrics: Json) -> list[str]:
     """What happened in one sentence, and a blank line; nothing without graded answers."""
     solved, covered = metrics["exact_match"], metrics["coverage"]
     if solved is None or covered is None:
@@ -159,7 +157,7 @@ def _ungraded(grades: Mapping[str, Graded]) -> bool:
     return all(grade.correct is None for grade in grades.values())
 
 
-def build_tables(metrics: Metrics) -> dict[str, Table]:
+def build_tables(metrics: Json) -> dict[str, Table]:
     """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
@@ -186,9 +184,9 @@ def build_tables(metrics: Metrics) -> dict[str, Table]:
     return {name: table for name, table in tables.items() if table.rows}
 
 
-def _tokens(metrics: Metrics) -> Table:
+def _tokens(metrics: Json) -> Table:
     problems = max(1, metrics["problems"])
-    columns: dict[str, Callable[[Metrics], str]] = {
+    columns: dict[str, Callable[[Json], str]] = {
         name: lambda row, name=name: count(row[name])
         for name in ("prompt", "cached", "generated", "sequences")
     }
@@ -206,13 +204,13 @@ def _times(seconds: Mapping[str, float]) -> Table:
     return Table.from_rows("kind", parts.items(), columns, "Cost")
 
 
-def _share(metrics: Metrics, name: str, problems: int) -> str:
+def _share(metrics: Json, name: str, problems: int) -> str:
     """Format a share of ``problems`` with its interval, in percent."""
     value = metrics.get(name)
     return MISSING if value is None else estimate(value, *wilson(value, problems))
 
 
-def _headline(metrics: Metrics) -> Table:
+def _headline(metrics: Json) -> Table:
     problems = metrics["graded"]
 
     def shown(name: str) -> str:

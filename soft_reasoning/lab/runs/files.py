@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.types import UserError
+
+Json: TypeAlias = Mapping[str, Any]
+"""An object of JSON: a configuration, a manifest, metrics, an entry of a trace."""
 
 MANIFEST = "manifest.json"
 SAMPLES = "samples.jsonl"

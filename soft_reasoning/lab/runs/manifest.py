@@ -19,6 +19,7 @@ from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.completions import version_of
 from soft_reasoning.engine.paths import weights_fingerprint
+from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.types import UserError
 
 RESOURCES = (*(f"engine.{name}" for name in ENGINE_RESOURCES), "model.device_map")
@@ -81,13 +82,13 @@ def setting_keys(config: Mapping[str, object]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key.rpartition(".")[2] != "seed"}
 
 
-def method_name(config: Mapping[str, Any]) -> str:
+def method_name(config: Json) -> str:
     """Return the name of a configuration's method; of a class of one's own without a name, the class's."""
     method = config.get("method") or {}
     return str(method.get("name") or str(method.get("_target_")).rpartition(".")[2])
 
 
-def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
+def tokens_scale_with_samples(method: Json) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 
     Tokens of a verifier or of programs do not, nor tokens of a method that may end early.
@@ -128,7 +129,7 @@ def build_manifest(
     }
 
 
-def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+def check_same_run(old: Json, new: Json, folder: Path) -> None:
     """Check that a run with the manifest ``new`` would reproduce the results in ``folder``.
 
     Weights and custom modules are compared where both manifests have a fingerprint of them.
@@ -147,7 +148,7 @@ def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path)
         )
 
 
-def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _fingerprints(manifest: Json) -> dict[str, str]:
     """Known hashes of custom modules and of the weights, by a description."""
     model = manifest["model"] or {}
     marks = {f"source of {name}": mark for name, mark in manifest["plugins"].items()}
@@ -189,7 +190,7 @@ def plugin_sources(config: Mapping[str, object]) -> dict[str, str]:
     return dict(sorted(hashes.items()))
 
 
-def learnt_sources(config: Mapping[str, Any]) -> dict[str, str]:
+def learnt_sources(config: Json) -> dict[str, str]:
     """Return hashes of the files that ``config`` names as its soft tokens and its probe."""
     parts = config.get("method") or {}, config.get("verifier") or {}
     names = [part.get(key) for part in parts for key in ("point", "probe")]

@@ -27,6 +27,7 @@ from soft_reasoning.lab.runs.files import (
     RESULTS,
     SAMPLES,
     TABLES,
+    Json,
     encode,
     lock,
     read_json,
@@ -70,7 +71,7 @@ class Record:
         return cls(problem, result, grader.name, None if right is None else float(right))
 
     @classmethod
-    def read(cls, line: Mapping[str, Any]) -> Record:
+    def read(cls, line: Json) -> Record:
         """Return the record in a parsed line.
 
         Raises:
@@ -158,7 +159,7 @@ class Graded:
     difficulty: str | None
     candidates: Sequence[tuple[str | None, bool | None]]
     verifier: Sequence[Sequence[bool | None]]
-    votes: Sequence[Mapping[str, Any]]
+    votes: Sequence[Json]
     answers: int = 0
     one_text: bool | None = None
     round: Sequence[int] = ()
@@ -168,7 +169,7 @@ class Graded:
     new: Sequence[bool] = ()
     expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
-    after_rounds: Sequence[Mapping[str, Any]] = ()
+    after_rounds: Sequence[Json] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
@@ -327,7 +328,7 @@ class Store:
                 self.costs[name][kind] = combine((self.costs[name].get(kind, 0), value))
         write_json(self.folder / COSTS, self.costs)
 
-    def update_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def update_manifest(self, manifest: Json) -> None:
         """Store the command and the configuration of the results.
 
         Keys that change no problem's result, such as ``limit``, may have had other values at the first start.

@@ -22,7 +22,7 @@ from soft_reasoning.configuration.context import (
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.paths import weights_fingerprint
-from soft_reasoning.lab.runs.files import GRADES, MANIFEST, RESULTS, read_json, write_json, write_text
+from soft_reasoning.lab.runs.files import GRADES, MANIFEST, RESULTS, Json, read_json, write_json, write_text
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
@@ -42,9 +42,7 @@ ENGINE = ("model", "device", "batch_invariant", "layout", "independent")
 class Launcher(Protocol):
     """Solves the problems of runs, one run after the other, and keeps its engines between them."""
 
-    def start(
-        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
-    ) -> Mapping[str, Any]:
+    def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """Prepare a run of ``config``; an engine is reused if the configuration allows it.
 
         Returns:
@@ -93,9 +91,7 @@ class LocalLauncher:
         self._models = SecondModels()
         self.max_live = MAX_LIVE
 
-    def start(
-        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
-    ) -> Mapping[str, Any]:
+    def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """As ``Launcher.start``."""
         method, settings = build_method(config), config["engine"]
         check_wording(config["prompt"], method)
@@ -143,7 +139,7 @@ def run(
     launcher: Launcher,
     grader: AnswerGrader,
     folder: str | Path,
-    config: Mapping[str, Any],
+    config: Json,
     *,
     exemplars: Sequence[Exemplar] = (),
     command: str = "",
@@ -230,7 +226,7 @@ def _solve(
     launcher: Launcher,
     grader: AnswerGrader,
     store: Store,
-    config: Mapping[str, Any],
+    config: Json,
     display: Progress,
 ) -> Iterator[Record]:
     """Solve ``problems``, and yield each record when it is on the disk."""
@@ -259,7 +255,7 @@ def describe_run(method: Method, context: Context) -> dict[str, Any]:
     }
 
 
-def describe_stored(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def describe_stored(manifest: Json) -> dict[str, Any]:
     """Return what the launcher of a stored run stated, from its ``manifest``.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
@@ -292,9 +288,7 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
             )
 
 
-def _measure(
-    rows: Sequence[Graded], grader: AnswerGrader, costs: Mapping[str, Any], about: Mapping[str, Any]
-) -> dict[str, Any]:
+def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> dict[str, Any]:
     """Return the metrics of a run, with the grader's settings."""
     metrics = measure(rows, costs=costs, independent=about.get("independent", False))
     values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
@@ -302,7 +296,7 @@ def _measure(
     return metrics | {"grader": {"name": grader.name, **plain}}
 
 
-def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
+def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
     """Write the metrics of a run, and its graded problems by their ids."""
     write_json(folder / RESULTS, metrics)
     graded = {row.id: asdict(row) for row in rows}

@@ -69,10 +69,10 @@ def test_problems_without_gold_are_left_out_of_shares_alone():
     assert alone["by_round"][0]["accuracy"] is None
 
 
-def test_difficulties_from_easy_to_hard():
-    levels = ["hard", "easy", "medium", "expert", "easy"]
+def test_difficulties_in_the_order_of_the_problems():
+    levels = ["hard", "easy", "medium", "easy"]
     m = summarise([row("3", "3" if i else "4", [["3"]], difficulty=d) for i, d in enumerate(levels)])
-    assert list(m["by_difficulty"]) == ["easy", "medium", "hard", "expert"]
+    assert list(m["by_difficulty"]) == ["hard", "easy", "medium"]
     assert m["by_difficulty"]["hard"]["exact_match"] == 0 and m["by_difficulty"]["easy"]["problems"] == 2
 
 
