@@ -232,7 +232,7 @@ def test_a_free_text_is_whole_wherever_it_is_read(embedding):
         assert candidate.text == candidate.opening + text and candidate.answer == candidate.text.strip()
     assert solution.text == solution.chosen.text and solution.answer == solution.text.strip()
     assert " ".join(solution.text.split()) in solution.explain()
-    record = Record.of(Problem("q", HAIKU, answer_type="open"), solution, context.grader)
+    record = Record.new(Problem("q", HAIKU, answer_type="open"), solution, context.grader)
     assert record.line()["resps"][0] == [c.text for c in solution.candidates]
     asked = [prompt for entry in solution.trace for prompt in entry["verifier"]["prompts"]]
     for candidate in solution.candidates:  # the bundled tokenizer lacks some of the nearest tokens' pieces

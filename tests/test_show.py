@@ -27,13 +27,6 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
-def test_a_problem_is_explained(folders, capsys):
-    record = next(iter(read_records(folders / "one")))
-    finished.show_main([str(folders / "one"), record.problem.id])
-    output = capsys.readouterr().out
-    assert " ".join(record.problem.question.split()[:5]) in output and "votes" in output.lower()
-
-
 def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
     finished.show_main([str(folders / "one"), "--no-browser"])
     lines = capsys.readouterr().out.splitlines()[:3]
@@ -45,7 +38,7 @@ def test_a_short_run_shows_its_answers_whose_places_name_them(folders, capsys):
         finished.show_main([str(folders / "one"), str(place)])
         shown = capsys.readouterr().out
         finished.show_main([str(folders / "one"), record.problem.id])
-        assert shown == capsys.readouterr().out
+        assert shown == capsys.readouterr().out and "votes" in shown.lower()
 
 
 @pytest.mark.parametrize(

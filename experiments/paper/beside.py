@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.lab.reports.comparison import share
-from soft_reasoning.lab.reports.frame import PLACE, VERDICTS, Frame, Row, by_setting, read_runs
+from soft_reasoning.lab.reports.frame import PLACE, VERDICTS, Frame, Setting, by_setting, read_runs
 from soft_reasoning.lab.reports.tables import Table, count, estimate, number, save
 from soft_reasoning.lab.runs.files import RESULTS, write_text
 from soft_reasoning.lab.runs.manifest import flatten
@@ -191,7 +191,7 @@ def _gains(settings: Frame, named: str | None) -> list[tuple[str, str, float, fl
     ]
 
 
-def compare(figure: Figure, cell: Row) -> list[str]:
+def compare(figure: Figure, cell: Setting) -> list[str]:
     """A figure's label, the runs' value, the paper's, and the difference of shares in points."""
     if figure.metric in AMOUNTS:
         label, key, unit = AMOUNTS[figure.metric]

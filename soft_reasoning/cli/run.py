@@ -18,7 +18,7 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
 from soft_reasoning.lab.reports.frame import default_reference
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.runs.files import PAGE, PROBES
+from soft_reasoning.lab.runs.files import BUDGET_RUNS, PAGE
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -104,8 +104,6 @@ def run_one(
         exemplars=dataset.exemplars(),
         command=shlex.join(["soft-reasoning", "run", *words]),
         choices=chosen,
-        fresh=config["fresh"],
-        progress=config["progress"],
         tracker=tracker,
         report=write_report,
     )
@@ -116,7 +114,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
 
     The method whose tokens ``budget=equal`` gives the others comes first, and methods that can share an
     engine run one after the other. Under ``budget=equal`` a method with ``samples`` first runs with its
-    configured number into ``PROBES``, and then with the number that ``equal_samples`` computes from that run.
+    configured number into ``BUDGET_RUNS``, and then with the number that ``equal_samples`` computes from it.
     """
     folder, equal, reference = job.folder, job.config.budget == "equal", job.config.reference
     commands = {label: [*job.words, *changes] for label, changes in methods_of(job.config).items()}
@@ -147,8 +145,8 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     ):
         method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
-            trial = folder / PROBES / run_name(f"{name},k={method.samples}")
-            measured = run_method(label, trial, tracked=False)
+            measuring = folder / BUDGET_RUNS / run_name(f"{name},k={method.samples}")
+            measured = run_method(label, measuring, tracked=False)
             change = [f"k={equal_samples(measured, method.samples, metrics[first])}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
         folders[label] = folder / run_name(name)

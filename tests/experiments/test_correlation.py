@@ -18,7 +18,7 @@ def record(*rounds):
         for r, group in enumerate(rounds)
         for reward, point in group
     ]
-    return Record.of(Problem("p", "?"), Result(None, tuple(candidates)), Grader())
+    return Record.new(Problem("p", "?"), Result(None, tuple(candidates)), Grader())
 
 
 UP, DOWN, FLAT = (0.0, 1.0, 2.0), (2.0, 1.0, 0.0), (1.0, 3.0, 1.0)

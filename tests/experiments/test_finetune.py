@@ -1,7 +1,6 @@
 """experiments/finetune.py: the objective against its hand-written gradient; an adapter that loads."""
 
 import json
-import math
 import runpy
 import shutil
 import sys
@@ -33,13 +32,10 @@ def test_the_gradient_is_that_of_weighted_cross_entropy():
     loss = token_losses(logits.log_softmax(-1)[rows, targets], reference, b).sum()
     [got] = torch.autograd.grad(loss, logits)
     probabilities = logits.detach().softmax(-1)
-    for t in range(12):
-        p = probabilities[t, targets[t]]
-        ratio = math.log(p) - reference[t].item()
-        weight = 2 * (1 - 1 / (1 + math.exp(-b[t].item() * ratio)))
-        for word in range(7):  # d(-log softmax)/d logit = p - 1{target}
-            expected = weight * (probabilities[t, word].item() - (word == targets[t].item()))
-            assert got[t, word].item() == pytest.approx(expected, abs=1e-6)
+    ratio = probabilities[rows, targets].log() - reference
+    weight = 2 * (1 - torch.sigmoid(b * ratio))
+    one_hot = torch.nn.functional.one_hot(targets, 7)  # d(-log softmax)/d logit = p - 1{target}
+    assert torch.allclose(got, weight[:, None] * (probabilities - one_hot), atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -107,26 +103,11 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
-    run = [
-        f"model={base}",
-        "dataset=custom",
-        f"dataset.path={tmp_path / 'asked.jsonl'}",
-        "prompt=demo",
-    ]
+    run = [f"model={base}", "dataset=custom", f"dataset.path={tmp_path / 'asked.jsonl'}", "prompt=demo"]
     folder = tmp_path / "adapter"
-    trained = [
-        "--rows",
-        str(tmp_path / "rows.jsonl"),
-        "--epochs",
-        "20",
-        "--batch-size",
-        "8",
-        "--learning-rate",
-        "0.01",
-        "--warmup-steps",
-        "2",
-    ]
-    monkeypatch.setattr(sys, "argv", ["finetune.py", "--out", str(folder), *trained, *run])
+    trained = "--epochs 20 --batch-size 8 --learning-rate 0.01 --warmup-steps 2".split()
+    trained += ["--rows", str(tmp_path / "rows.jsonl"), "--out", str(folder)]
+    monkeypatch.setattr(sys, "argv", ["finetune.py", *trained, *run])
     script.main()
     state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())
     losses = [entry["loss"] for entry in state["log_history"] if "loss" in entry]

@@ -83,10 +83,8 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     columns = [*order, "type", "gold", "answer", "right", "tokens", "cut", "logprob", "score"]
     assert list(stripped.columns) == columns
     assert stripped[stripped.kind == "probability"].score.between(0, 1).sum() == 6
-    assert "`verifier=probability`" in [
-        row[0] for row in replay.judges_table(recording.load(tmp_path / "r.csv", texts=2, programs=1), 2).rows
-    ]
     questions = recording.load(tmp_path / "r.csv", texts=2, programs=1)
+    assert "`verifier=probability`" in [row[0] for row in replay.judges_table(questions, 2).rows]
     assert len(questions) == 3 and all(len(question.texts) == 2 for question in questions)
     unjudged = stripped[(stripped.id != stripped.id[0]) | (stripped.kind != "probability")]
     unjudged.to_csv(tmp_path / "u.csv", index=False)
@@ -99,7 +97,6 @@ def test_a_recording_continues_and_is_stripped_of_its_texts(tmp_path, monkeypatc
     with pytest.raises(SystemExit, match="expected questions with 2 texts, 2 programs"):
         replay.main()
     assert [question.programs[0].answer for question in questions] == ["42"] * 3
-    assert replay.rules_table(questions, 2).rows and replay.judges_table(questions, 2).columns
 
 
 def test_a_stripped_recording_goes_on_elsewhere(tmp_path):
@@ -134,9 +131,6 @@ def test_rules_and_judges_by_hand():
     assert rule.best(rules.programs_agree, 3, 4) == (True, 70)
     assert rule.mixed(4, 0, MixedConsistency()) == (False, 40)  # 5, 7, 5, nothing: 2 to 1 at most
     assert rule.mixed(2, 2, MixedConsistency()) == (True, 20)  # 7 and 7.0 are one answer
-    easy = recording.Recorded("number", "7", answered("7", True), [answered("7", True)] * 4, programs)
-    row = replay.spending_table([question, easy], 4).rows[-1]  # 0.95, at most 4 texts
-    assert row[1:4] == ["80", "100.0", "100.0"]  # all eight voters of both
     misled = recording.Recorded("number", "7", answered("5"), texts[:1] * 3, programs[:1])
     row = replay.spending_table([misled], 3).rows[-1]
     assert row[2:4] == ["0.0", "0.0"]  # right after the program alone, but the run's tokens go on
@@ -144,15 +138,13 @@ def test_rules_and_judges_by_hand():
     shares = {row[0]: row[1] for row in replay.rules_table([more], 4).rows}
     assert shares["majority of 4 programs (`program_consistency`)"] == "100.0"  # 7, 7, nothing, 4
     assert shares["majority of 8 programs (`program_consistency`)"] == "0.0"
-    assert replay.rules_table([question], 4).rows[-1] == replay.rules_table([more], 4).rows[-1]
     shares = {row[0]: row[1] for row in replay.finals_table([question], 3).rows}
     assert shares["reward_vote"] == shares["weighted_vote"] == "100.0" and shares["vote"] == "0.0"
-    assert shares["weighted_vote, verifier_weight=2"] == "100.0"
     judged = replay.judges_table([question], 3)
     assert [row[1][:5] for row in judged.rows[:3]] == ["0.500", "0.000", "1.000"]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_methods_are_replayed_as_they_are(seed):
     """What the replay says of recorded texts and programs is what the package's methods do with them."""
     draw = random.Random(seed)
@@ -186,10 +178,8 @@ def test_each_rule_is_compared_with_its_tokens_spent_on_one_kind_of_text():
     more = [answered("4")] * 2
     questions = [recording.Recorded("number", "7", answered("5"), texts, programs, further_programs=more)] * 2
     lines = {str(line["rule"]).split(" (`")[0]: line for line in table.rows(questions, 5)}
-    samples = {"minus_samples": 0, "minus_samples_low": 0, "minus_samples_high": 0}
-    programs = {"minus_programs": -100, "minus_programs_low": -100, "minus_programs_high": -100}
-    assert lines["greedy"].items() >= ({"accuracy": 0, "samples": 1, "tokens": 10} | samples).items()
-    assert lines["greedy"].items() >= ({"questions": 2, "programs": 1} | programs).items()
+    greedy = {"accuracy": 0, "samples": 1, "tokens": 10, "minus_samples": 0, "minus_programs": -100}
+    assert lines["greedy"].items() >= greedy.items()
     five, four = lines["majority of 5 samples"], lines["majority of 4 programs"]
     assert (five["minus_programs"], five["programs"]) == (100, 4) and "samples" not in five
     assert (four["minus_samples"], four["samples"]) == (0, 4) and "programs" not in four

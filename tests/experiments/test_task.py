@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from experiments.real_models.recording import Answered, Recorded
-from experiments.real_models.rules import Rules, others_agree
+from experiments.real_models.rules import Rules
 from experiments.task import bundled, gradient, probe
 from experiments.task.states import KINDS, SHARES, Reader
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
@@ -48,16 +48,6 @@ def test_equal_weights_are_the_vote_of_the_method(confidence):
     assert right == [answer for answer, _ in voted] and tokens == np.mean([spent for _, spent in voted])
 
 
-def test_shares_are_those_of_the_first_texts():
-    data = labelled(0.0)
-    others = data.of_texts(others_agree)
-    assert np.allclose(data.shares(5)[:, 0], others)
-    answers = [text.answer for text in data.questions[0].texts]
-    assert data.shares(2)[:2, 0].tolist() == [float(answers[0] == answers[1])] * 2
-    assert data.shares(2)[2:5, 0].tolist() == [0, 0, 0]
-    assert data.of(-7, None).right.tolist() == data.right[-35:].tolist()
-
-
 def test_states_are_read_while_decoding():
     engine = HuggingFaceEngine("demo")
     reader, text = Reader(engine), tuple(engine.tokenizer.encode("Sam has 8 cards. Sam gets 10. How many?\n"))
@@ -87,15 +77,11 @@ def test_gradient_descent_makes_correct_solutions_likelier(monkeypatch):
     *_, found = gradient.descend(parts, start, 60, epochs=6)
     model = AutoModelForCausalLM.from_pretrained(parts.context.engine.model.config._name_or_path)
 
-    def loss(soft):
-        """Of all lessons, without a cache."""
-        losses = []
-        for prompt, ids in lessons:
-            embed = model.get_input_embeddings()
-            x = torch.cat([embed(torch.tensor(prompt)), soft, embed(torch.tensor(ids))])[None]
-            with torch.inference_mode():
-                logits = model(inputs_embeds=x).logits[0, len(prompt) : -1]
-            losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(ids)))
-        return torch.stack(losses).mean()
+    @torch.inference_mode()
+    def loss(soft, prompt, ids):
+        """The loss of a lesson, without a cache."""
+        before, after = (model.get_input_embeddings()(torch.tensor(part)) for part in (prompt, ids))
+        logits = model(inputs_embeds=torch.cat([before, soft, after])[None]).logits[0, len(prompt) : -1]
+        return torch.nn.functional.cross_entropy(logits, torch.tensor(ids))
 
-    assert loss(found) < loss(start)
+    assert sum(loss(found, *lesson) for lesson in lessons) < sum(loss(start, *lesson) for lesson in lessons)

@@ -22,7 +22,7 @@ from soft_reasoning.lab.reports.frame import (
     TOTALS,
     VERDICTS,
     Frame,
-    Row,
+    Setting,
     against,
     by_setting,
     default_reference,
@@ -41,13 +41,7 @@ from soft_reasoning.lab.reports.tables import (
     percent,
     save,
 )
-from soft_reasoning.lab.runs.files import (
-    COMPARISON,
-    PROBES,
-    RESULTS,
-    write_json,
-    write_text,
-)
+from soft_reasoning.lab.runs.files import BUDGET_RUNS, COMPARISON, RESULTS, Json, write_json, write_text
 from soft_reasoning.lab.runs.manifest import tokens_scale_with_samples
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.types import UserError
@@ -93,7 +87,7 @@ ALIKE = (
 def finished_runs(folder: Path) -> list[Path]:
     """Return the folders of the finished runs below ``folder``, without those that only measured a budget."""
     runs = (path.parent for path in folder.rglob(RESULTS))
-    return sorted(run for run in runs if run.parent.name != PROBES and run != folder)
+    return sorted(run for run in runs if run.parent.name != BUDGET_RUNS and run != folder)
 
 
 def combine(folder: Path) -> None:
@@ -130,12 +124,12 @@ def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> 
     return tables
 
 
-def share(row: Row, name: str) -> str:
+def share(row: Setting, name: str) -> str:
     """Format the share ``name`` of a row of the settings."""
     return estimate(*(row[f"{name}{part}"] for part in ("", " low", " high", " std")))
 
 
-QUALITY: dict[str, Callable[[Row], str]] = {
+QUALITY: dict[str, Callable[[Setting], str]] = {
     **{f"{name} %": partial(share, name=name) for name in SHARES if name != VERDICTS},
     "difference": lambda row: f"{100 * row.difference:+.1f}" if row.n > 0 else row.versus,
     "95 % interval": lambda row: f"{percent(row.low)} to {percent(row.high)}" if row.n > 0 else "",
@@ -150,14 +144,14 @@ def build_tables(settings: Frame, reference: str) -> dict[str, Table]:
     quality = _table(settings, QUALITY, "Methods", DIFFERENCE_NOTE.format(reference=reference))
     bold = [(i, quality.columns.index("difference")) for i in np.flatnonzero(settings["shown"])]
     shown = {name: cost for name, cost in COSTS.items() if settings[cost[0]].notna().any()}
-    costs: dict[str, Callable[[Row], str]] = {
+    costs: dict[str, Callable[[Setting], str]] = {
         name: lambda row, column=column, form=form: form(
             row[column] / (row.problems if column in TOTALS else 1)
         )
         for name, (column, form) in shown.items()
     }
     costs["decided %"] = lambda row: percent(row.decided)
-    relative: dict[str, Callable[[Row], str]] = {
+    relative: dict[str, Callable[[Setting], str]] = {
         f"{name} %": lambda row, column=column: percent(row[column], digits=2)
         for name, (column, _) in shown.items()
     }
@@ -172,7 +166,7 @@ def build_tables(settings: Frame, reference: str) -> dict[str, Table]:
     return {name: table for name, table in tables.items() if table and table.rows}
 
 
-def _table(settings: Frame, columns: Mapping[str, Callable[[Row], str]], title: str, note: str) -> Table:
+def _table(settings: Frame, columns: Mapping[str, Callable[[Setting], str]], title: str, note: str) -> Table:
     """A row for each setting; model, shots and data set are columns where they vary."""
     heads = [*(name for name in PLACE if settings[name].nunique() > 1), "label"]
     rows = [
@@ -322,7 +316,7 @@ def _write(settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], f
     print(folder / COMPARISON)
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: Setting) -> dict[str, Any]:
     """A row of comparison.json, unrounded; what is unknown is null, and the reference has no difference."""
     shares = [
         f"{name}{part}" for name in SHARES if name != VERDICTS for part in ("", " low", " high", " std")
@@ -344,7 +338,7 @@ def _record(row: Row) -> dict[str, Any]:
     }
 
 
-def mean_curve(results: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def mean_curve(results: Sequence[Json]) -> list[tuple[float, float]]:
     """Return (tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
     curves = [run["after_each_round"] for run in results]
     rounds = [[c[min(n, len(c) - 1)] for c in curves] for n in range(max(map(len, curves))) if all(curves)]

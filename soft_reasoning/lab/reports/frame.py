@@ -20,14 +20,14 @@ import pandas as pd
 
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
 from soft_reasoning.lab.reports.tables import MISSING
-from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, read_json
+from soft_reasoning.lab.runs.files import MANIFEST, RESULTS, Json, read_json
 from soft_reasoning.lab.runs.manifest import flatten, method_name, setting_keys
 from soft_reasoning.lab.runs.naming import compared_methods
 from soft_reasoning.lab.runs.records import COVERAGE_AT, read_grades
 from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
-Row: TypeAlias = Any
+Setting: TypeAlias = Any
 """A DataFrame and one of its rows. The annotations of pandas lack the types of many results."""
 
 PLACE = ["model", "shots", "data set"]
@@ -113,7 +113,7 @@ def _short_names(paths: Sequence[str]) -> list[str]:
     return [short[path] if names[short[path]] == 1 else path for path in paths]
 
 
-def _dataset(config: Mapping[str, Any]) -> str:
+def _dataset(config: Json) -> str:
     """The name of a data set; one that is given by its columns is named by its file or its hub's id.
 
     Questions of two such data sets may have the same ids, by which they must not be paired.
@@ -123,7 +123,7 @@ def _dataset(config: Mapping[str, Any]) -> str:
     return str(source or name) if name == "custom" else name
 
 
-def _position(config: Mapping[str, Any]) -> int:
+def _position(config: Json) -> int:
     """The index of a run's entry in ``methods``."""
     entries = compared_methods(config.get("methods"), str(config.get("budget")))
     return [*entries, config.get("label")].index(config.get("label"))

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from soft_reasoning.judge.final import stored_verdicts
 from soft_reasoning.lab.reports.tables import Table
-from soft_reasoning.lab.runs.files import PAGE, write_text
+from soft_reasoning.lab.runs.files import PAGE, Json, write_text
 from soft_reasoning.lab.runs.records import Graded, Record, read_records
 
 KINDS = {
@@ -71,7 +71,7 @@ def value_at(values: Sequence[Any] | None, place: int) -> Any:
 def write_page(
     folder: Path,
     title: str,
-    manifest: Mapping[str, Any],
+    manifest: Json,
     grader: str,
     graded: Mapping[str, Graded],
     tables: Sequence[Table],
@@ -102,7 +102,8 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update({"pack": pack, "digest": _digest, "data": _data, "at": value_at})
+    filters: dict[str, Any] = {"pack": pack, "digest": _digest, "data": _data, "at": value_at}
+    templates.filters.update(filters)
     page = templates.get_template("page.html").render(
         title=title,
         about=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.lab.reports.statistics import wilson
+from soft_reasoning.lab.runs.files import Json
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 TEXT, MUTED, LINE, PANEL, BLUE, ORANGE = "#16181d", "#5f6877", "#e1e4ea", "#ffffff", "#3a4fd0", "#c2691c"
@@ -87,7 +88,7 @@ def errors_of(values: Any, low: Any, high: Any) -> Any:
     return np.nan_to_num(100 * np.maximum(np.stack([values - low, high - values]), 0.0))
 
 
-def after_each_round(rows: Sequence[Mapping[str, Any]], problems: int, path: Path) -> None:
+def after_each_round(rows: Sequence[Json], problems: int, path: Path) -> None:
     """Plot accuracy if stopped after a round, with its 95 % interval, and the best reward so far.
 
     ``rows`` are those of ``after_each_round`` in a run's results, over ``problems`` with a reference answer.
@@ -105,7 +106,7 @@ def after_each_round(rows: Sequence[Mapping[str, Any]], problems: int, path: Pat
         percent_axis(left, "y")
 
 
-def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def accuracy_against_tokens(rows: Sequence[Json], path: Path) -> None:
     """Plot the accuracy (percent, with its 95 % interval) of each row against generated tokens per problem.
 
     For a row with a ``curve`` a line connects its values after each of its rounds.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from soft_reasoning.judge.final import cut_warning
 from soft_reasoning.lab.reports import plots
@@ -29,17 +28,12 @@ from soft_reasoning.lab.runs.files import (
     REPORT,
     RESULTS,
     TABLES,
+    Json,
     read_json,
     write_text,
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
-from soft_reasoning.lab.runs.records import (
-    COVERAGE_AT,
-    Graded,
-    in_order,
-    read_grades,
-    read_records,
-)
+from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded, in_order, read_grades, read_records
 from soft_reasoning.types import Problem, shortened
 
 ROUNDS = (
@@ -62,8 +56,6 @@ SHOWN = 20
 """Number of answers shown in a terminal; those of longer runs are shown only where none could be graded."""
 
 ROUNDS_PLOT = "after_each_round.svg"
-
-Metrics: TypeAlias = Mapping[str, Any]
 
 
 def write_report(folder: Path) -> list[str]:
@@ -111,7 +103,7 @@ def write_report(folder: Path) -> list[str]:
     return notes
 
 
-def one_text(config: Mapping[str, Any], share: float | None) -> bool:
+def one_text(config: Json, share: float | None) -> bool:
     """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
     return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
 
@@ -149,7 +141,7 @@ def _answered(number: int, problem: Problem, grade: Graded) -> str:
     return f"{number:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
 
 
-def _sentence(metrics: Metrics) -> list[str]:
+def _sentence(metrics: Json) -> list[str]:
     """What happened in one sentence, and a blank line; nothing without graded answers."""
     solved, covered = metrics["exact_match"], metrics["coverage"]
     if solved is None or covered is None:
@@ -165,7 +157,7 @@ def _ungraded(grades: Mapping[str, Graded]) -> bool:
     return all(grade.correct is None for grade in grades.values())
 
 
-def build_tables(metrics: Metrics) -> dict[str, Table]:
+def build_tables(metrics: Json) -> dict[str, Table]:
     """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
@@ -183,25 +175,25 @@ def build_tables(metrics: Metrics) -> dict[str, Table]:
     difficulty = metrics["by_difficulty"].items()
     tables = {
         "headline": _headline(metrics),
-        "rounds": Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
-        "difficulty": Table.of("difficulty", difficulty, problems | answers, "By difficulty"),
-        "verifier": Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
+        "rounds": Table.from_rows("round", rounds, problems | in_round, "By round", ROUNDS),
+        "difficulty": Table.from_rows("difficulty", difficulty, problems | answers, "By difficulty"),
+        "verifier": Table.from_rows("", verdicts, {"%": percent}, "Verifier", VERIFIER),
         "tokens": _tokens(metrics),
         "time": _times(metrics["seconds"]),
     }
     return {name: table for name, table in tables.items() if table.rows}
 
 
-def _tokens(metrics: Metrics) -> Table:
+def _tokens(metrics: Json) -> Table:
     problems = max(1, metrics["problems"])
-    columns: dict[str, Callable[[Metrics], str]] = {
+    columns: dict[str, Callable[[Json], str]] = {
         name: lambda row, name=name: count(row[name])
         for name in ("prompt", "cached", "generated", "sequences")
     }
     if metrics["tokens"]["total"].get("replayed"):
         columns["from the store"] = lambda row: count(row["replayed"])
     columns["generated per problem"] = lambda row: number(row["generated"] / problems)
-    return Table.of("tokens", metrics["tokens"].items(), columns, "Tokens")
+    return Table.from_rows("tokens", metrics["tokens"].items(), columns, "Tokens")
 
 
 def _times(seconds: Mapping[str, float]) -> Table:
@@ -209,16 +201,16 @@ def _times(seconds: Mapping[str, float]) -> Table:
     parts = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
     parts |= {"other": max(0.0, total - sum(parts.values())), "total": total}
     columns = {"time": duration, "%": lambda time: percent(time / total if total else None)}
-    return Table.of("kind", parts.items(), columns, "Cost")
+    return Table.from_rows("kind", parts.items(), columns, "Cost")
 
 
-def _share(metrics: Metrics, name: str, problems: int) -> str:
+def _share(metrics: Json, name: str, problems: int) -> str:
     """Format a share of ``problems`` with its interval, in percent."""
     value = metrics.get(name)
     return MISSING if value is None else estimate(value, *wilson(value, problems))
 
 
-def _headline(metrics: Metrics) -> Table:
+def _headline(metrics: Json) -> Table:
     problems = metrics["graded"]
 
     def shown(name: str) -> str:

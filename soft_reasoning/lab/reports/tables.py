@@ -40,7 +40,7 @@ class Table:
     note: str = ""
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         head: str,
         rows: Iterable[tuple[str, Any]],

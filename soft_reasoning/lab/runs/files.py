@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.types import UserError
+
+Json: TypeAlias = Mapping[str, Any]
+"""An object of JSON: a configuration, a manifest, metrics, an entry of a trace."""
 
 MANIFEST = "manifest.json"
 SAMPLES = "samples.jsonl"
@@ -21,8 +25,8 @@ PAGE = "report.html"
 TABLES = "tables"
 """Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 COMPARISON = "comparison.md"
-PROBES = "probes"
-"""Inside a comparison: runs that only determine the number of samples of an equal budget."""
+BUDGET_RUNS = "probes"
+"""Inside a comparison: runs that only measure how many samples an equal budget allows."""
 
 OTHER_FOLDER = "fix that, or choose another folder with hydra.run.dir="
 """The advice of commands that take this option."""

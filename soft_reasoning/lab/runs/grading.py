@@ -6,7 +6,7 @@ A record is graded when it is written, and again only by ``soft-reasoning regrad
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -20,6 +20,7 @@ from soft_reasoning.judge.final import (
     stored_verdicts,
     tokens_when_cut,
 )
+from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.records import Graded, Record
 from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, UserError
@@ -138,7 +139,7 @@ def _after_rounds(
         }
 
 
-def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:
+def final_rule(config: Json) -> FinalAnswer | None:
     """Return the rule of a run's final answers, if it is a :class:`FinalAnswer`; else None."""
     settings = {**((config.get("method") or {}).get("final") or {})}
     settings.pop("_target_", None)

@@ -19,6 +19,7 @@ from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import RESOURCES as ENGINE_RESOURCES
 from soft_reasoning.engine.completions import version_of
 from soft_reasoning.engine.paths import weights_fingerprint
+from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.types import UserError
 
 RESOURCES = (*(f"engine.{name}" for name in ENGINE_RESOURCES), "model.device_map")
@@ -81,13 +82,13 @@ def setting_keys(config: Mapping[str, object]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key.rpartition(".")[2] != "seed"}
 
 
-def method_name(config: Mapping[str, Any]) -> str:
+def method_name(config: Json) -> str:
     """Return the name of a configuration's method; of a class of one's own without a name, the class's."""
     method = config.get("method") or {}
     return str(method.get("name") or str(method.get("_target_")).rpartition(".")[2])
 
 
-def tokens_scale_with_samples(method: Mapping[str, Any]) -> bool:
+def tokens_scale_with_samples(method: Json) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 
     Tokens of a verifier or of programs do not, nor tokens of a method that may end early.
@@ -130,7 +131,7 @@ def build_manifest(
     return json.loads(URL.sub("URL", json.dumps(manifest, default=str)))
 
 
-def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+def check_same_run(old: Json, new: Json, folder: Path) -> None:
     """Check that a run with the manifest ``new`` would reproduce the results in ``folder``.
 
     Weights and custom modules are compared where both manifests have a fingerprint of them.
@@ -149,7 +150,7 @@ def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path)
         )
 
 
-def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _fingerprints(manifest: Json) -> dict[str, str]:
     """Known hashes of custom modules and of the weights, by a description."""
     model = manifest["model"] or {}
     marks = {f"source of {name}": mark for name, mark in manifest["plugins"].items()}
@@ -191,7 +192,7 @@ def plugin_sources(config: Mapping[str, object]) -> dict[str, str]:
     return dict(sorted(hashes.items()))
 
 
-def learnt_sources(config: Mapping[str, Any]) -> dict[str, str]:
+def learnt_sources(config: Json) -> dict[str, str]:
     """Return hashes of the files that ``config`` names as its soft tokens and its probe."""
     parts = config.get("method") or {}, config.get("verifier") or {}
     names = [part.get(key) for part in parts for key in ("point", "probe")]
@@ -242,16 +243,13 @@ def describe_engine(engine: Engine) -> dict[str, object]:
 
 
 def describe_loaded(engine: Engine) -> str:
-    """Return a line about the loaded model: its size, dtype, device, threads and memory."""
+    """Return a line about the loaded model: its size, dtype and device."""
     model = engine.model
     parameter = None if model is None else next(iter(model.parameters()), None)
     if model is None or parameter is None:
         about = "; ".join(f"{name} {value}" for name, value in engine.facts.items() if name != "greedy")
         return f"engine {type(engine).__name__} {about}".rstrip()
+    name, size = model.config._name_or_path or type(model).__name__, model.num_parameters() / 1e6
     dtype = str(parameter.dtype).removeprefix("torch.")
-    place = str(engine.device)
-    if parameter.device.type == "cpu":
-        place += f", {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
-    name = model.config._name_or_path or type(model).__name__
-    size, memory = model.num_parameters() / 1e6, model.get_memory_footprint() / 1e6
-    return f"{name}: {size:,.0f} M parameters in {dtype} on {place}; weights take {memory:,.0f} MB"
+    threads = f", {torch.get_num_threads()} threads" if parameter.device.type == "cpu" else ""
+    return f"{name}: {size:,.0f} M parameters in {dtype} on {engine.device}{threads}"

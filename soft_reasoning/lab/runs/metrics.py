@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded
 from soft_reasoning.types import UserError
-
-DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
-"""Names of difficulties, in order."""
 
 Frame: TypeAlias = Any
 """A DataFrame or a Series of pandas, whose annotations lack the type of a column."""
@@ -33,7 +31,7 @@ TOKENS = {
 
 
 def measure(
-    graded: Iterable[Graded], *, costs: Mapping[str, Any] | None = None, independent: bool = False
+    graded: Iterable[Graded], *, costs: Json | None = None, independent: bool = False
 ) -> dict[str, Any]:
     """Return plain values, of which shares are over problems with a reference answer; None where undefined.
 
@@ -82,7 +80,7 @@ def measure(
                 "exact_match": _mean(group["correct"]),
                 "coverage": _mean(group["covered"]),
             }
-            for level, group in sorted(with_gold.groupby("difficulty"), key=lambda x: difficulty_key(x[0]))
+            for level, group in with_gold.groupby("difficulty", sort=False)
         },
         "verifier": _verifier(graded_candidates),
         "tokens": _tokens(rows),
@@ -91,7 +89,7 @@ def measure(
     }
 
 
-def _numeric(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], numbers: Sequence[str]) -> Frame:
+def _numeric(rows: Sequence[Json], texts: Sequence[str], numbers: Sequence[str]) -> Frame:
     """A table of these columns; NaN stands for None in columns of numbers."""
     frame = pd.DataFrame(rows, columns=[*texts, *numbers], dtype=object)
     return frame.astype(dict.fromkeys(numbers, float))
@@ -222,7 +220,7 @@ def _verifier(candidates: Frame) -> dict[str, float | None] | None:
     }
 
 
-def equal_samples(measured: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:
+def equal_samples(measured: Json, samples: int, reference: Json) -> int:
     """Return the number of samples (at least 1) that generates as many tokens per problem as ``reference``.
 
     Args:
@@ -248,8 +246,3 @@ def pass_at(n: int, correct: int, m: int) -> float:
     1 - C(n - c, m) / C(n, m) for 1 <= m <= n, unbiased (Chen et al. 2021).
     """
     return 1.0 - math.comb(n - correct, m) / math.comb(n, m)
-
-
-def difficulty_key(level: str) -> tuple[int, int, str]:
-    """Return a key that sorts words from easy to expert and numbers by value."""
-    return (DIFFICULTIES.index(level) if level in DIFFICULTIES else -1, len(level), level)

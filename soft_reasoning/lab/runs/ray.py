@@ -17,6 +17,7 @@ from typing import Any
 
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engine.completions import StoreFile, replaying
+from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock, Job
@@ -38,13 +39,13 @@ class RayActor:
 
     def __init__(self) -> None:
         self._launcher = LocalLauncher()
-        self._config: Mapping[str, Any] | None = None
+        self._config: Json | None = None
         self._completions: StoreFile | None = None
         self._replaying = ExitStack()
 
     async def begin(
-        self, config: Mapping[str, Any], exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
-    ) -> Mapping[str, Any]:
+        self, config: Json, exemplars: Sequence[Exemplar], problems: Sequence[Problem] = ()
+    ) -> Json:
         """Prepare a run of ``problems``, or continue one, and return the manifest's entries about the engine.
 
         Raises:
@@ -59,7 +60,7 @@ class RayActor:
 
     async def solve(
         self,
-        config: Mapping[str, Any],
+        config: Json,
         exemplars: Sequence[Exemplar],
         problem: Problem,
         completions: StoreFile | None = None,
@@ -107,9 +108,7 @@ class RayLauncher:
         self._started_ray = False
         self._workers: list[Any] = []
 
-    def start(
-        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
-    ) -> Mapping[str, Any]:
+    def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """As ``Launcher.start``; returns when the first worker is ready.
 
         Raises:

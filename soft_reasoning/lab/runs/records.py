@@ -27,6 +27,7 @@ from soft_reasoning.lab.runs.files import (
     RESULTS,
     SAMPLES,
     TABLES,
+    Json,
     encode,
     lock,
     read_json,
@@ -64,13 +65,13 @@ class Record:
     exact_match: float | None
 
     @classmethod
-    def of(cls, problem: Problem, result: Result, grader: AnswerGrader) -> Record:
+    def new(cls, problem: Problem, result: Result, grader: AnswerGrader) -> Record:
         """Return the record of a finished problem."""
         right = grader.correct(result.answer, problem)
         return cls(problem, result, grader.name, None if right is None else float(right))
 
     @classmethod
-    def read(cls, line: Mapping[str, Any]) -> Record:
+    def read(cls, line: Json) -> Record:
         """Return the record in a parsed line.
 
         Raises:
@@ -158,7 +159,7 @@ class Graded:
     difficulty: str | None
     candidates: Sequence[tuple[str | None, bool | None]]
     verifier: Sequence[Sequence[bool | None]]
-    votes: Sequence[Mapping[str, Any]]
+    votes: Sequence[Json]
     answers: int = 0
     one_text: bool | None = None
     round: Sequence[int] = ()
@@ -168,7 +169,7 @@ class Graded:
     new: Sequence[bool] = ()
     expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
-    after_rounds: Sequence[Mapping[str, Any]] = ()
+    after_rounds: Sequence[Json] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
@@ -239,31 +240,31 @@ class Store:
     ``manifest.json`` describes the run, ``samples.jsonl`` holds a record per problem and ``costs.json`` their
     time and memory. Everything else in the folder is computed from these three files.
 
-    ``records`` are the stored records, in order. ``costs`` are the ``seconds`` and ``peak_bytes``, by kind,
-    over all starts of the run. ``notes`` holds a line for each observation on opening. ``samples.jsonl``
-    itself is locked (flock), so a dead process leaves no lock. ``locked`` is False where the filesystem has
-    no locks.
+    ``records`` are the stored records, in order, and ``manifest`` is that of the stored run, if there is one.
+    ``costs`` are the ``seconds`` and ``peak_bytes``, by kind, over all starts of the run. ``notes`` holds a
+    line for each observation on opening. ``samples.jsonl`` itself is locked (flock), so a dead process leaves
+    no lock. ``locked`` is False where the filesystem has no locks.
 
     Args:
         folder: The folder.
-        manifest: The run's manifest (``manifest.build_manifest``).
         fresh: Whether to start over.
 
     Raises:
-        UserError: If the folder is in use by another process, or holds results of another configuration or
-            of other weights, or if a complete line of ``samples.jsonl`` is not a record.
+        UserError: If the folder is in use by another process, or a complete line of ``samples.jsonl`` is not
+            a record.
 
     Example:
-        >>> with Store(folder, build_manifest({"seed": 0})) as store:
-        ...     store.append(Record.of(problem, result, grader))
+        >>> with Store(folder) as store:
+        ...     store.begin(build_manifest({"seed": 0}))
+        ...     store.append(Record.new(problem, result, grader))
     """
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> None:
+    def __init__(self, folder: Path, *, fresh: bool = False) -> None:
         self.folder = folder
         self.records: list[Record] = []
+        self.manifest: dict[str, Any] = {}
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        self._manifest = manifest
         folder.mkdir(parents=True, exist_ok=True)
         self._samples = open(folder / SAMPLES, "ab")
         try:
@@ -272,34 +273,46 @@ class Store:
                 self.notes.append(why)
             if fresh:
                 self._start_over()
-            if os.fstat(self._samples.fileno()).st_size:
-                self._resume()
-            else:
-                write_json(folder / MANIFEST, manifest)
-                write_json(folder / COSTS, self.costs)
+            if self._samples.tell():
+                self._read()
         except BaseException:
             self._samples.close()
             raise
 
     def _start_over(self) -> None:
         self._samples.truncate(0)
+        self._samples.seek(0, os.SEEK_END)
         for pattern in DERIVED:
             for path in self.folder.glob(pattern):
                 path.unlink()
 
-    def _resume(self) -> None:
-        """Check that the run is the same and read its records; remove a torn last line."""
-        old, path = read_json(self.folder / MANIFEST, START_OVER), self.folder / SAMPLES
-        check_same_run(old, self._manifest, self.folder)
+    def _read(self) -> None:
+        """Read the stored run; remove a torn last line."""
+        self.manifest = read_json(self.folder / MANIFEST, START_OVER)
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
-        lines = path.read_bytes()
+        lines = (self.folder / SAMPLES).read_bytes()
         whole = lines.rfind(b"\n") + 1
         if whole < len(lines):
             self._samples.truncate(whole)
-            self.notes.append(f"{path}: dropped a last line that a crash cut off; that problem runs again")
-        if changes := environment_changes(old, self._manifest):
-            self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
+            self.notes.append(
+                f"{self.folder / SAMPLES}: dropped a last line that a crash cut off; that problem runs again"
+            )
+
+    def begin(self, manifest: dict[str, Any]) -> None:
+        """Begin a run with ``manifest`` (``manifest.build_manifest``), or continue the stored one.
+
+        Raises:
+            UserError: If the folder holds results of another configuration or of other weights.
+        """
+        if self.manifest:
+            check_same_run(self.manifest, manifest, self.folder)
+            if changes := environment_changes(self.manifest, manifest):
+                self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
+        else:
+            self.manifest = manifest
+            write_json(self.folder / MANIFEST, manifest)
+            write_json(self.folder / COSTS, self.costs)
 
     def append(self, record: Record) -> None:
         """Write a problem's record and wait until it is on the disk."""
@@ -315,13 +328,13 @@ class Store:
                 self.costs[name][kind] = combine((self.costs[name].get(kind, 0), value))
         write_json(self.folder / COSTS, self.costs)
 
-    def update_config(self) -> None:
-        """Write the command and the configuration of the results into the manifest.
+    def update_manifest(self, manifest: Json) -> None:
+        """Store the command and the configuration of the results.
 
         Keys that change no problem's result, such as ``limit``, may have had other values at the first start.
         """
-        changed = {name: self._manifest[name] for name in ("command", "choices", "config")}
-        write_json(self.folder / MANIFEST, read_json(self.folder / MANIFEST) | changed)
+        self.manifest |= {name: manifest[name] for name in ("command", "choices", "config")}
+        write_json(self.folder / MANIFEST, self.manifest)
 
     def __enter__(self) -> Store:
         return self

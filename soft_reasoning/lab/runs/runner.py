@@ -21,15 +21,7 @@ from soft_reasoning.configuration.context import (
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.paths import weights_fingerprint
-from soft_reasoning.lab.runs.files import (
-    GRADES,
-    MANIFEST,
-    RESULTS,
-    SAMPLES,
-    read_json,
-    write_json,
-    write_text,
-)
+from soft_reasoning.lab.runs.files import GRADES, MANIFEST, RESULTS, Json, read_json, write_json, write_text
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
@@ -49,9 +41,7 @@ ENGINE = ("model", "device", "batch_invariant", "layout", "independent")
 class Launcher(Protocol):
     """Solves the problems of runs, one run after the other, and keeps its engines between them."""
 
-    def start(
-        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
-    ) -> Mapping[str, Any]:
+    def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """Prepare a run of ``config``; an engine is reused if the configuration allows it.
 
         Returns:
@@ -100,9 +90,7 @@ class LocalLauncher:
         self._models = SecondModels()
         self.max_live = MAX_LIVE
 
-    def start(
-        self, config: Mapping[str, Any], problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()
-    ) -> Mapping[str, Any]:
+    def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """As ``Launcher.start``."""
         method, settings = build_method(config), config["engine"]
         check_wording(config["prompt"], method)
@@ -149,13 +137,11 @@ def run(
     launcher: Launcher,
     grader: AnswerGrader,
     folder: str | Path,
-    config: Mapping[str, Any],
+    config: Json,
     *,
     exemplars: Sequence[Exemplar] = (),
     command: str = "",
     choices: Mapping[str, str] | None = None,
-    fresh: bool = False,
-    progress: bool = True,
     tracker: Tracker | None = None,
     report: Callable[[Path], Iterable[str]] | None = None,
 ) -> dict[str, Any]:
@@ -169,12 +155,10 @@ def run(
         launcher: Solves; not started if the folder holds a record of every problem.
         grader: Grades answers.
         folder: The run's folder.
-        config: The configuration as plain data.
+        config: The configuration as plain data; ``fresh`` starts over, and ``progress`` shows progress.
         exemplars: The exemplars of the prompt.
         command: The run's command line, for its manifest.
         choices: The name of each group's choice, by which tables distinguish runs.
-        fresh: Whether to start over.
-        progress: Whether to show progress.
         tracker: Follows the run.
         report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
 
@@ -188,9 +172,8 @@ def run(
     problems, folder = list(problems), Path(folder)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    solved_before = not fresh and holds_all(folder, problems)
-    about = describe_stored(folder) if solved_before else launcher.start(config, problems, exemplars)
-    display, final, rows = Progress(len(problems), enabled=progress), final_rule(config), list[Graded]()
+    progress, final = bool(config.get("progress", True)), final_rule(config)
+    display, rows = Progress(len(problems), enabled=progress), list[Graded]()
 
     def count(record: Record) -> None:
         rows.append(row := grade(record, grader, final))
@@ -203,34 +186,36 @@ def run(
             replayed=sum(counts["replayed_tokens"] for counts in used),
         )
 
-    with (
-        Store(folder, build_manifest(config, command, choices, about), fresh=fresh) as store,
-        follow_run(tracker, folder, config, display.say) as log,
-    ):
+    with Store(folder, fresh=config.get("fresh", False)) as store:
+        stored = {record.problem.id for record in store.records}
+        todo = [problem for problem in problems if problem.id not in stored]
+        about = launcher.start(config, problems, exemplars) if todo else describe_stored(store.manifest)
+        manifest = build_manifest(config, command, choices, about)
+        store.begin(manifest)
+        check_stored(store, problems)
         for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
             display.say(note)
-        check_stored(store, problems)
-        for record in store.records:
-            count(record)
-        if display.done:
-            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
-        solved = () if solved_before else _solve(problems, launcher, grader, store, config, display)
-        try:
-            with display:
-                for record in solved:
-                    count(record)
-                    display.show()
-                    log(display.figures(), display.done)
-        except BaseException:
+        with follow_run(tracker, folder, config, display.say) as log:
+            for record in store.records:
+                count(record)
             if display.done:
-                stored = f"{display.done} of {len(problems)} problems are stored in {folder}"
-                display.say(f"stopped: {stored}; the same command continues")
-            raise
-        metrics = _measure(rows, grader, store.costs, about)
-        store.update_config()
-        write_results(folder, metrics, rows)
-        for note in report(folder) if report is not None else ():
-            display.say(note)
+                display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
+            try:
+                with display:
+                    for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
+                        count(record)
+                        display.show()
+                        log(display.figures(), display.done)
+            except BaseException:
+                if display.done:
+                    done = f"{display.done} of {len(problems)} problems are stored in {folder}"
+                    display.say(f"stopped: {done}; the same command continues")
+                raise
+            metrics = _measure(rows, grader, store.costs, about)
+            store.update_manifest(manifest)
+            write_results(folder, metrics, rows)
+            for note in report(folder) if report is not None else ():
+                display.say(note)
     return metrics
 
 
@@ -239,19 +224,17 @@ def _solve(
     launcher: Launcher,
     grader: AnswerGrader,
     store: Store,
-    config: Mapping[str, Any],
+    config: Json,
     display: Progress,
 ) -> Iterator[Record]:
-    """Solve the problems that are not stored, and yield each record when it is on the disk."""
+    """Solve ``problems``, and yield each record when it is on the disk."""
     own = store.folder if store.locked else None  # SQLite needs locks
     completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
     if completions is not None and completions.path.exists():
         display.say(f"completions that are stored in {completions.path} are not generated again")
-    stored = {record.problem.id for record in store.records}
-    todo = [problem for problem in problems if problem.id not in stored]
     clock, last = Clock(), perf_counter()
-    for problem, result in launcher.solve(todo, clock, completions, display.work):
-        record = Record.of(problem, result, grader)
+    for problem, result in launcher.solve(problems, clock, completions, display.work):
+        record = Record.new(problem, result, grader)
         with clock.measure("store"):
             store.append(record)
         time = perf_counter()
@@ -270,28 +253,15 @@ def describe_run(method: Method, context: Context) -> dict[str, Any]:
     }
 
 
-def holds_all(folder: Path, problems: Iterable[Problem]) -> bool:
-    """Whether ``folder`` holds a record of each problem.
-
-    Raises:
-        UserError: If it holds damaged files.
-    """
-    if not (folder / SAMPLES).is_file():
-        return False
-    stored = {record.problem.id for record in read_records(folder)}
-    return stored >= {problem.id for problem in problems}
-
-
-def describe_stored(folder: Path) -> dict[str, Any]:
-    """Return what the launcher of the run in ``folder`` stated, from its manifest.
+def describe_stored(manifest: Json) -> dict[str, Any]:
+    """Return what the launcher of a stored run stated, from its ``manifest``.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
     """
-    manifest = read_json(folder / MANIFEST, START_OVER)
     about = {name: manifest[name] for name in ENGINE if name in manifest}
     model = about.get("model") or {}
     if model.get("weights") and not model.get("served"):
-        model["weights"] = weights_fingerprint(model["path"], None)
+        about["model"] = model | {"weights": weights_fingerprint(model["path"], None)}
     return about
 
 
@@ -316,9 +286,7 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
             )
 
 
-def _measure(
-    rows: Sequence[Graded], grader: AnswerGrader, costs: Mapping[str, Any], about: Mapping[str, Any]
-) -> dict[str, Any]:
+def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> dict[str, Any]:
     """Return the metrics of a run, with the grader's settings."""
     metrics = measure(rows, costs=costs, independent=about.get("independent", False))
     values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
@@ -326,7 +294,7 @@ def _measure(
     return metrics | {"grader": {"name": grader.name, **plain}}
 
 
-def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
+def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
     """Write the metrics of a run, and its graded problems by their ids."""
     write_json(folder / RESULTS, metrics)
     graded = {row.id: asdict(row) for row in rows}

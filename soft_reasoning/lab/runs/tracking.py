@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.checks import finite
-from soft_reasoning.lab.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, read_json
+from soft_reasoning.lab.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, Json, read_json
 from soft_reasoning.lab.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
@@ -58,7 +58,7 @@ class Tracker:
 
 @contextmanager
 def follow_run(
-    tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
+    tracker: Tracker | None, folder: Path, config: Json, say: Callable[[str], None]
 ) -> Generator[Callable[[Mapping[str, float], int], None]]:
     """Follow the run in ``folder`` with ``tracker``; yield a function that logs figures at a step.
 

@@ -20,7 +20,7 @@ def shown(*options, answers=("11", "15")):
     result = solved(Programmer([RIGHT, BROKEN], answers=answers), *options)
     final = getattr(build_method(compose_config(["prompt=math", *options])), "final", None)
     solution = Solution.of(result, PROBLEM, "m", final, Grader())
-    record = Record.read(json.loads(json.dumps(Record.of(PROBLEM, result, Grader()).line())))
+    record = Record.read(json.loads(json.dumps(Record.new(PROBLEM, result, Grader()).line())))
     return solution, record
 
 

@@ -1,4 +1,4 @@
-"""dataset=custom from the command line's options: the columns, the answer type and the choice of rows."""
+"""dataset=custom: columns, values that are missing, and how answers name choices."""
 
 import json
 import math
@@ -10,50 +10,6 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.dataset import Dataset
 from soft_reasoning.types import UserError
-
-ROWS = [
-    {
-        "key": f"k{n}",
-        "q": f"Row {n}?",
-        "truth": bool(n % 2),
-        "size": f"{n + 1},000",
-        "options": ["x", "y"],
-        "pick": n % 2,
-        "formula": f"x^{n}",
-        "name": f"Row {n}",
-    }
-    for n in range(8)
-]
-
-
-@pytest.fixture
-def load(tmp_path):
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-
-    def problems(*overrides):
-        columns = ["dataset.row.question=q", "dataset.row.id=key"]
-        config = compose_config(["dataset=custom", f"dataset.path={file}", *columns, *overrides])
-        return build_dataset(config).problems()
-
-    return problems
-
-
-@pytest.mark.parametrize(
-    ("kind", "column", "more", "gold"),
-    [
-        ("number", "size", [], "4000"),
-        ("boolean", "truth", ["prompt=boolean"], "True"),
-        ("choice", "pick", ["dataset.row.choices=options", "prompt=choice"], "B"),
-        ("latex", "formula", ["prompt=latex"], "x^3"),
-        ("text", "name", ["prompt=text"], "Row 3"),
-        ("text", "null", ["prompt=text"], None),
-    ],
-)
-def test_every_answer_type(load, kind, column, more, gold):
-    problem = load(f"dataset.answer_type={kind}", f"dataset.row.answer={column}", *more)[3]
-    assert (problem.id, problem.answer_type, problem.gold) == ("custom-k3", kind, gold)
-    assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.lab.reports.frame import (
-    against,
-    by_setting,
-    default_reference,
-    find_reference,
-    read_runs,
-)
+from soft_reasoning.lab.reports.frame import against, by_setting, default_reference, find_reference, read_runs
 from tests.lab.reports.sweeps import finished
 
 
@@ -46,15 +40,6 @@ def test_a_choice_stands_for_its_class_and_options(options):
     ]
 
 
-def test_a_preset_stands_for_what_it_chooses(options):
-    presets = [("paper", "ei"), ("released", "ucb")]
-    runs = [
-        {"choices": {"preset": preset, "acquisition": chosen}, "acquisition": {"xi": i}}
-        for i, (preset, chosen) in enumerate(presets)
-    ]
-    assert options(*runs) == [{"preset": "paper"}, {"preset": "released"}]
-
-
 def test_labels_stand_for_what_follows_from_them(options):
     runs = [
         {"label": label, "method": label.split()[0], "k": k, "choices": {"preset": label}}
@@ -74,28 +59,19 @@ def test_what_results_do_not_depend_on_distinguishes_nothing(options):
     assert options(*runs) == [{}, {}]
 
 
-@pytest.mark.parametrize(
-    ("methods", "expected"),
-    [
-        ({"cot": "cot", "soft_reasoning k=3": "soft_reasoning", "soft_reasoning": "soft_reasoning"}, 2),
-        ({"cot": "cot", "soft_reasoning k=3": "soft_reasoning", "soft_reasoning k=5": "soft_reasoning"}, 1),
-        ({"cot": "cot", "fire": "fire"}, 0),
-    ],
-)
-def test_the_default_reference_is_soft_reasoning_or_the_first(methods, expected):
-    assert default_reference(methods) == [*methods][expected]
+def test_the_default_reference_is_soft_reasoning_or_the_first():
+    ours = {"cot": "cot", "soft_reasoning k=3": "soft_reasoning"}
+    assert default_reference(ours) == "soft_reasoning k=3"
+    assert default_reference(ours | {"soft_reasoning": "soft_reasoning"}) == "soft_reasoning"
+    assert default_reference({"cot": "cot", "fire": "fire"}) == "cot"
 
 
 def test_a_reference_is_named_by_some_of_its_options(tmp_path, capsys):
     """Sweeps over several options have rows with all of them; of one option the experiment names a value."""
     runs = [finished(tmp_path / f"{d}-{k}", 0.5, method="ours", d=d, k=k) for d in (5, 50) for k in (3, 5)]
     table = by_setting(read_runs(runs))
-    for label, expected in {
-        "d=50 k=5": "d=50 k=5",
-        "k=5 d=50": "d=50 k=5",
-        "d=50": "d=50 k=3",  # the first of its rows
-    }.items():
-        assert find_reference(table, label) == expected
+    assert find_reference(table, "k=5 d=50") == "d=50 k=5"
+    assert find_reference(table, "d=50") == "d=50 k=3"  # the first of its rows
     assert find_reference(table, "d=7") == "d=5 k=3"
     assert "reference: expected one of d=5 k=3, " in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ import pytest
 from soft_reasoning.cli.finished import read_solution
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
-from soft_reasoning.lab.reports.report import summary, write_report, write_tables
+from soft_reasoning.lab.reports.report import write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.lab.reports.viewed import page_of
@@ -56,9 +56,7 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# soft_reasoning on made_up")
     assert re.search(r"\| accuracy % +\| +60.0 \(38.7 to 78.1\) \|", text) and text.count("|:--") == 1
-    name = "after_each_round.svg"
-    assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
-    assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+    assert "](after_each_round.svg)" in text and (tmp_path / "after_each_round.pdf").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -75,8 +73,7 @@ def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path,
     stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
     notes = write_report(tmp_path)
     assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
-    shown = (tmp_path / "report.md").read_text(encoding="utf-8"), page_of(tmp_path)[0]
-    assert [text.count("greedy decoding") for text in shown] == [warned, warned]
+    assert page_of(tmp_path)[0].count("greedy decoding") == warned
 
 
 @pytest.mark.parametrize(
@@ -100,15 +97,6 @@ def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answer
     stored(tmp_path, {}, results)
     expected = [] if line is None else [line.replace("26", str(7 + (cut - 1) // 2))]
     assert write_report(tmp_path) == expected
-    text = (tmp_path / "report.md").read_text()
-    assert [part for part in text.splitlines() if "were cut" in part] == expected
-
-
-def test_questions_without_a_reference_answer_are_not_counted_as_answered_correctly(tmp_path):
-    golds = ["3", "3", None, None, None]
-    results = [(Problem(f"p{i}", "q", gold), Result("3", ())) for i, gold in enumerate(golds)]
-    text = summary(stored(tmp_path, {}, results))
-    assert "\n2 of 2 questions with a reference answer were answered correctly. " in text
 
 
 def test_tables_are_written_on_demand(tmp_path):
@@ -149,8 +137,6 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
         assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
     assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
     assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,14.5,51.9,")
-    for name in ("comparison", "cost", "cost_relative"):
-        assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
     assert r"\textbf{-50.0}" in (tmp_path / "comparison.tex").read_text()
     assert quality.bold == [(0, 5)]  # five problems in one direction have p = 0.06
     assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
@@ -194,28 +180,11 @@ def test_a_method_of_one_s_own_is_named_by_its_class(tmp_path):
 def test_what_cannot_be_compared_is_refused(tmp_path):
     with pytest.raises(UserError, match="got none"):
         compare([])
-    with pytest.raises(UserError, match="manifest"):
-        compare([tmp_path / "nowhere"])
     begun = tmp_path / "begun"
     with opened(begun, {}):
         pass
     with pytest.raises(UserError, match="finished run"):
         compare([begun])
-
-
-def test_one_problem_is_never_bold(tmp_path):
-    """Resampling it gives an interval without width."""
-    folders = [
-        finished(tmp_path / method, method, range(right), total=1) for method, right in (("a", 0), ("b", 1))
-    ]
-    quality = compare(folders)["comparison"]
-    assert quality.rows[1][5:7] == ["+100.0", "100.0 to 100.0"] and not quality.bold
-
-
-def test_without_problems_in_common_there_is_no_difference(tmp_path, capsys):
-    apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
-    rows = compare(apart, tmp_path)["comparison"].rows
-    assert sorted(row[5] for row in rows) == ["-", "reference"]
 
 
 def test_answers_that_nobody_can_grade_have_costs_only(tmp_path):

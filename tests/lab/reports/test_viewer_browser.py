@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from viewed import write_all
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver")
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 
 pytestmark = [
     pytest.mark.browser,
@@ -42,12 +42,8 @@ def chromium(tmp_path_factory):
 class Page:
     """A page in Chromium; expects no message in the console, unless a test says so."""
 
-    def __init__(self, chromium, width=1280, dark=False):
+    def __init__(self, chromium):
         self.driver = chromium
-        media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-        size = {"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 500}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         chromium.get_log("browser")
 
     def open(self, path: Path, address=""):
@@ -56,11 +52,8 @@ class Page:
         return self
 
     def wait(self, script):
-        until = time.monotonic() + 30
-        while not (value := self.js(script)):
-            assert time.monotonic() < until, f"waited for {script}; the page shows {self.text('body')[:500]}"
-            time.sleep(0.05)
-        return value
+        wait = WebDriverWait(self.driver, 30)
+        return wait.until(lambda driver: driver.execute_script(script), f"waited for {script}")
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -83,9 +76,6 @@ class Page:
         for key in keys:
             self.js("document.activeElement.blur()")
             webdriver.ActionChains(self.driver).send_keys(key).perform()
-
-    def ids(self):
-        return self.texts(".problems tbody td:first-child")
 
     def problem(self, name):
         self.wait(f"return document.querySelector('nav b')?.textContent === '{name}'")

@@ -39,7 +39,7 @@ def kill_at(place, number):
 def main(folder, options, count=8, fresh=False):
     config = compose_config(["engine=fake", "max_new_tokens=30", "stopping=improvement", *options])
     method, context = build_method(config), build_context(config, build_engine(config))
-    solve(problems(count), method, context, folder, plain(config), max_live=4, fresh=fresh)
+    solve(problems(count), method, context, folder, plain(config) | {"fresh": fresh}, max_live=4)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def record(name, final, *rounds, verifier=(), gold="3"):
     verdicts = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
     trace = [{"round": i, "verifier": verdict} for i, verdict in enumerate(verdicts)]
     usage = {"candidate": Usage(5, 0, 10 * len(candidates), 1), "verifier": Usage(5, 0, 6 * len(rounds), 1)}
-    return Record.of(Problem(name, "q", gold), Result(final, candidates, tuple(trace), usage), Grader())
+    return Record.new(Problem(name, "q", gold), Result(final, candidates, tuple(trace), usage), Grader())
 
 
 def curve(*rows):

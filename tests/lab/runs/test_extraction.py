@@ -14,7 +14,7 @@ def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
     """The record of a run under ``read``; ``verifier`` holds what a round's verifier answered and wrote."""
     candidates = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
     trace = ({"round": 0, "verifier": verifier},) if verifier else ({"round": 0},)
-    return Record.of(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
+    return Record.new(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def row(gold, answer, rounds, *, verified=None, difficulty=None, usage=None, nam
     ]
     doc = {} if difficulty is None else {"difficulty": difficulty}
     problem = Problem(name, "How many?", gold, doc=doc)
-    return grade(Record.of(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
+    return grade(Record.new(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
 
 
 def test_accuracy_coverage_and_their_errors():
@@ -69,10 +69,10 @@ def test_problems_without_gold_are_left_out_of_shares_alone():
     assert alone["by_round"][0]["accuracy"] is None
 
 
-def test_difficulties_from_easy_to_hard():
-    levels = ["hard", "easy", "medium", "expert", "easy"]
+def test_difficulties_in_the_order_of_the_problems():
+    levels = ["hard", "easy", "medium", "easy"]
     m = summarise([row("3", "3" if i else "4", [["3"]], difficulty=d) for i, d in enumerate(levels)])
-    assert list(m["by_difficulty"]) == ["easy", "medium", "hard", "expert"]
+    assert list(m["by_difficulty"]) == ["hard", "easy", "medium"]
     assert m["by_difficulty"]["hard"]["exact_match"] == 0 and m["by_difficulty"]["easy"]["problems"] == 2
 
 
@@ -93,7 +93,7 @@ def test_the_verifier_against_gold():
 def test_the_verifier_is_judged_before_its_confidence():
     problem = Problem("p", "How many?", "3")
     candidates = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
-    record = Record.of(problem, Result("3", candidates), GRADER)
+    record = Record.new(problem, Result("3", candidates), GRADER)
     assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
 
 
@@ -118,7 +118,7 @@ def test_order_changes_no_digit():
 def test_the_share_that_the_acquisition_function_decided():
     candidates = tuple(Candidate("", "3", r) for r in range(3))
     trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
-    graded = grade(Record.of(Problem("p", "How many?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    graded = grade(Record.new(Problem("p", "How many?", "3"), Result("3", candidates, trace), GRADER), GRADER)
     assert summarise([graded, row("3", "3", [["3"]])])["decided"] == pytest.approx(0.7)
     assert summarise([row("3", "3", [["3"]])])["decided"] is None
 
@@ -136,7 +136,7 @@ def test_different_texts_and_answers_and_what_the_surrogate_predicted():
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
     candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
     trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
-    graded = grade(Record.of(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    graded = grade(Record.new(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([graded])
     assert (m["texts"], m["answers"]) == (5, 5)
     assert m["surrogate_auc"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7

@@ -40,7 +40,7 @@ def address():
 def solve(launcher, config, folder, count=COUNT):
     """Run ``count`` problems into ``folder``; its records as text, by problem, and the metrics."""
     plain = OmegaConf.to_container(config, resolve=True)
-    metrics = run(problems(count), launcher, Grader(), folder, plain, progress=False)
+    metrics = run(problems(count), launcher, Grader(), folder, plain | {"progress": False})
     return records(folder), metrics
 
 

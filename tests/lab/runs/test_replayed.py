@@ -141,11 +141,9 @@ def test_what_the_option_says(tmp_path, generated, capsys):
     assert all(generated[key] == 2 for key in first)  # starting over generates again
     folder = StoreFile.of("~/a", 1.0).path.parent
     assert folder == Path.home() / "a" and StoreFile.of("run", 1.0) is None is StoreFile.of(None, 1.0, folder)
-    for wrong in ("cache=5", "cache=true", "cache=''"):
-        with pytest.raises(UserError, match="^cache: expected run, none or a folder, got"):
+    for wrong in ("cache=5", "cache_gb=0"):
+        with pytest.raises(UserError, match="^cache(_gb)?: expected"):
             compose_config([wrong])
-    with pytest.raises(UserError, match="^cache_gb: expected"):
-        compose_config(["cache_gb=0"])
 
 
 def test_another_machine_does_not_use_the_run_s_store(tmp_path):

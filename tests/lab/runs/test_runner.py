@@ -6,12 +6,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from soft_reasoning.lab.reports.report import summary as terminal
 from soft_reasoning.lab.reports.report import write_report
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
 from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.schedule.job import ProblemError
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.types import Result, UserError
 from tests.lab.runs.world import parts, problems, solve, without_replays
 
 
@@ -63,16 +62,6 @@ def test_order_and_batch_do_not_matter(world, whole, tmp_path):
     assert kept(tmp_path) == kept(whole)
 
 
-def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):
-    method, context, config = world
-    monkeypatch.setattr(type(context.engine), "add", None)
-    before = (whole / "samples.jsonl").read_bytes()
-    metrics = json.loads((whole / "results.json").read_text())
-    summary = solve(problems(12), method, context, whole, config)
-    assert (whole / "samples.jsonl").read_bytes() == before
-    assert summary == metrics
-
-
 def test_more_problems_continue_and_fewer_are_refused(tmp_path):
     def go(limit):
         method, context, config = parts(f"limit={limit}")
@@ -122,17 +111,3 @@ def test_what_is_finished_survives(world, tmp_path, capsys, error, seen):
     assert "stopped: 3 of 5 problems are stored" in capsys.readouterr().err
     solve(problems(5), FailsAt("none", error), context, tmp_path, config)
     assert len(kept(tmp_path)) == 5
-
-
-def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
-    method, context, config = world
-    questions = [Problem("mine", "How many pens?", None)]
-    summary = solve(questions, method, context, tmp_path, config)
-    [record] = read_records(tmp_path)
-    assert record.exact_match is None and record.result.answer is not None
-    assert summary["exact_match"] is None and summary["coverage"] is None
-    assert capsys.readouterr().out == ""
-    write_report(tmp_path)
-    shown = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert shown == ["id,question,answer", f"mine,How many pens?,{record.result.answer}"]
-    assert f"{record.problem.question}  {record.result.answer}" in terminal(tmp_path)

@@ -20,7 +20,7 @@ CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
 
 
 def record(name="0", answer="18", **more):
-    return Record.of(Problem(name, "How many?", "18"), Result(answer, (), **more), Grader())
+    return Record.new(Problem(name, "How many?", "18"), Result(answer, (), **more), Grader())
 
 
 def fill(folder, *names, config=CONFIG, **options):
@@ -52,7 +52,7 @@ def test_values_of_a_row_that_json_lacks_are_kept_as_text(tmp_path):
     """A date or a number of a Parquet file; the question counts all the same."""
     doc = {"when": date(2020, 1, 2), "price": Decimal("1.50"), "picture": b"\x89", "n": 1}
     with opened(tmp_path, CONFIG) as store:
-        store.append(Record.of(Problem("a", "How many?", "18", doc=doc), Result("18", ()), Grader()))
+        store.append(Record.new(Problem("a", "How many?", "18", doc=doc), Result("18", ()), Grader()))
     [stored] = read_records(tmp_path)
     assert stored.problem.doc == {"when": "2020-01-02", "price": "1.50", "picture": "b'\\x89'", "n": 1}
 
@@ -69,7 +69,7 @@ def test_a_record_that_was_written_and_read_back_is_equal(tmp_path):
     )
     usage = {"candidate": Usage(5, 1, 7, 2), "verifier": Usage(9)}
     problem = Problem("a", "How many?", "18", doc={"difficulty": "hard"})
-    made = Record.of(problem, Result("18", candidates, trace, usage, ("Ask ", "me"), True), Grader())
+    made = Record.new(problem, Result("18", candidates, trace, usage, ("Ask ", "me"), True), Grader())
     with opened(tmp_path, CONFIG) as store:
         store.append(made)
     [stored] = read_records(tmp_path)

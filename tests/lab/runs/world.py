@@ -46,7 +46,7 @@ class Prepared(LocalLauncher):
 def solve(problems, method, context, folder, config, *, max_live=64, **more):
     """Run ``problems`` into ``folder`` in this process; return the metrics."""
     launcher = Prepared(method, context, max_live)
-    return run(problems, launcher, context.grader, folder, config, **{"progress": False, **more})
+    return run(problems, launcher, context.grader, folder, {"progress": False, **config}, **more)
 
 
 def without_replays(record):
@@ -65,7 +65,9 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
 
 def opened(folder, config, *, fresh=False, **about):
     """The store of a run of ``config``."""
-    return Store(folder, build_manifest(config, about=about), fresh=fresh)
+    store = Store(folder, fresh=fresh)
+    store.begin(build_manifest(config, about=about))
+    return store
 
 
 def stored(folder, config, results, **more):
@@ -73,7 +75,7 @@ def stored(folder, config, results, **more):
     rows = []
     with opened(folder, config) as store:
         for problem, result in results:
-            record = Record.of(problem, result, Grader())
+            record = Record.new(problem, result, Grader())
             store.append(record)
             rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)
