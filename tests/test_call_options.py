@@ -155,7 +155,10 @@ def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
 @pytest.mark.slow
 def test_a_judge_is_freed_without_close_and_where_opening_fails():
     reasoner, weight = judged()
+    thread = reasoner._thread._thread
     del reasoner
+    gc.collect()
+    thread.join(60)  # it frees the model after the reasoner has gone
     gc.collect()
     assert weight() is None
     with pytest.raises(UserError, match="nowhere"):
