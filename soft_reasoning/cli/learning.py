@@ -230,7 +230,7 @@ def screening_table(screened: Sequence[Screened]) -> Table:
             f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)")
         ),
     }
-    return Table.of("space", [(space.name, space) for space in screened], columns)
+    return Table.from_rows("space", [(space.name, space) for space in screened], columns)
 
 
 def deviation(space: Screened) -> str:

@@ -234,7 +234,8 @@ def check_wording(prompt: Config, method: Method) -> None:
 
 def _check_needs(part: Any, context: Context) -> None:
     """Reject an engine that lacks what ``part``, or a part inside, needs of it."""
-    engine = context.judge(getattr(part, "model", None)).engine
+    second = getattr(part, "model", None)
+    engine = context.judge(second if isinstance(second, str) else None).engine
     if missing := set(getattr(part, "needs", ())) - engine.offers:
         raise UserError(f"{getattr(part, 'name', type(part).__name__)}: {lacks(engine, missing)}")
     for field in fields(part) if is_dataclass(part) else ():

@@ -27,6 +27,13 @@ def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     return "".join(_decoded(tokenizer, [*run], not is_mark) for is_mark, run in runs)
 
 
+def prompt_text(tokenizer: Any, ids: Sequence[int], messages: Sequence[tuple[str, str]] = ()) -> str:
+    """The text of a prompt with its special tokens, or its messages."""
+    if messages:
+        return "\n\n".join(f"{role}: {text}" for role, text in messages)
+    return tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+
+
 def _decoded(tokenizer: Any, ids: Sequence[int], skip: bool = True) -> str:
     return tokenizer.decode(list(ids), skip_special_tokens=skip, clean_up_tokenization_spaces=False)
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import OptionError, choice, counts, real, whole
+from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.judge.reward import coherence
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.method import Context, Steps
@@ -239,7 +240,11 @@ class ModelVerifier:
             tuple(review.completion.text for review in every),
             tuple(review.weight for review in voting),
             agreement=tuple(agreement),
-            prompts=tuple(judge.prompts.shown(prompt) for prompt in prompts for _ in range(self.samples)),
+            prompts=tuple(
+                prompt_text(judge.engine.tokenizer, prompt.ids, prompt.messages)
+                for prompt in prompts
+                for _ in range(self.samples)
+            ),
         )
 
     def _answer(self, review: Review, problem: Problem, context: Context) -> str | None:

@@ -157,12 +157,6 @@ class Prompts:
         prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
         return replace(prompt, thinks=self.marks is not None)
 
-    def shown(self, prompt: Prompt) -> str:
-        """The text of a prompt, with special tokens."""
-        if prompt.messages:
-            return "\n\n".join(f"{role}: {text}" for role, text in prompt.messages)
-        return self.tokenizer.decode(list(prompt.ids), clean_up_tokenization_spaces=False)
-
     def split(self, text: str, problem: Problem) -> tuple[str, str]:
         """Return the thoughts in the ``text`` of a problem's solution, and the text after them.
 

@@ -13,13 +13,13 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
 from soft_reasoning.types import (
     Completion,
     FinishReason,
     Generate,
     Problem,
-    Prompt,
     Request,
     Result,
     Round,
@@ -172,7 +172,8 @@ class Job(Future[Result], Generic[E_co]):
             return ()
         ids, at = request.prompt_ids, request.position
         parts = (ids,) if request.soft is None else (ids[:at], ids[at:])
-        return tuple(self.context.prompts.shown(Prompt(part, messages=request.messages)) for part in parts)
+        tokenizer = self.context.engine.tokenizer
+        return tuple(prompt_text(tokenizer, part, request.messages) for part in parts)
 
     def count(self, role: str, usage: Usage) -> None:
         """Add ``usage`` to the problem's token counts under ``role``."""

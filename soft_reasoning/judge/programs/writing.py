@@ -21,6 +21,7 @@ from typing import Any
 from soft_reasoning.answers import AnswerGrader, read_value
 from soft_reasoning.answers.choice import options
 from soft_reasoning.checks import check_sampling, counts
+from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
 from soft_reasoning.schedule.method import Context, Steps
@@ -137,7 +138,7 @@ class Programs(SamplingOptions):
         completions = yield Generate(requests, judge.engine if self.model else None)
         cue = judge.prompts.wording.tasks[TASK].cue
         codes = [code_of(cue + completion.text) for completion in completions]
-        shown = judge.prompts.shown(prompt)
+        shown = prompt_text(judge.engine.tokenizer, prompt.ids, prompt.messages)
         programs: list[Program] = []
         for completion, code, outcome in zip(completions, codes, self.sandbox.run(codes), strict=True):
             answer, error = answer_of(outcome, problem, context.grader)
