@@ -106,8 +106,9 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
+    """The folder of a run, whose completions serve the next."""
     folder = tmp_path_factory.mktemp("judged")
-    run_here(folder / "run", [f"cache={folder}", *SAMPLED])
+    run_here(folder, SAMPLED)
     return folder
 
 
@@ -119,13 +120,6 @@ def test_other_rules_on_the_same_candidates_generate_only_what_they_ask_for(judg
     assert tokens["candidate"]["generated"] > 0
     for role in tokens.keys() - {"total"}:
         assert (tokens[role]["replayed"] == tokens[role]["generated"]) == (role not in generating), role
-
-
-def test_a_run_s_candidates_serve_the_next_run_by_its_folder(tmp_path, generated):
-    run_here(tmp_path / "first", SAMPLED)
-    generated.clear()
-    run_here(tmp_path / "second", [f"cache={tmp_path / 'first'}", *SAMPLED, "final=vote"])
-    assert not generated
 
 
 def test_what_the_option_says(tmp_path, generated, capsys):
