@@ -165,7 +165,6 @@ WRONG = {
     "a text as score": ({"verifier": giving("1", "0", "1")}, "score: expected a finite number"),
     "a score above 1": ({"verifier": giving(0.0, 7, 0.0)}, "score: expected a finite number .* got 7"),
     "no solve": ({"method": object()}, "method: expected a name, or an object with a name and solve"),
-    "solve of a problem": ({"method": method(lambda self, problem: iter(()))}, "whose solve does not take"),
     "no generator": (
         {"method": method(lambda self, problem, context: Result(None, ()))},
         "to yield effects, got Result from Mine.solve",

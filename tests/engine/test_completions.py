@@ -51,6 +51,7 @@ CHANGED = {
     "role": [],
     "deadline": [],
     "turn": [],
+    "messages": [(("user", "How many?"),), (("user", "How much?"),)],
 }
 """By field of a request, values that give it another key. Those without a value are tested apart."""
 

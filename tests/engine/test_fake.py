@@ -29,7 +29,7 @@ class TestFake(EngineContract):
 
     def test_a_hidden_state_is_refused(self, engine, prompts):
         request = Request(prompts[0], max_new_tokens=0, hidden_state=1.0)
-        with pytest.raises(UserError, match="expected an engine that reads hidden states, got FakeEngine"):
+        with pytest.raises(UserError, match="expected an engine with hidden states, got FakeEngine"):
             engine.add([Request(prompts[0]), request])
         assert not engine.queued
 
