@@ -140,12 +140,12 @@ class SoftReasoner:
         if not isinstance(cast(Any, name_or_path), str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
         given, defaults = loading(options)
-        grader, engine = given.pop("grader", "default"), given.pop("engine", "hf")
+        grader, engine = given.pop("grader", "default"), given.pop("engine", None)
         device = {"device": given.pop("device")} if "device" in given else {}
         setup = Setup.from_options(fspath(name_or_path), prompt, answer_type, defaults, given)
         if isinstance(grader, str):
             grader = setup.setting.build("grader", grader)
-        if isinstance(engine, str):
+        if isinstance(engine, str | None):
             node = setup.setting.node("engine", engine) | device
             try:
                 engine = build_engine({"engine": node, "model": setup.setting.model})

@@ -15,8 +15,8 @@ from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unrea
 from soft_reasoning.configuration.context import build_engine, check_wording
 from soft_reasoning.configuration.data import read_model, read_prompt
 from soft_reasoning.configuration.options import Options
-from soft_reasoning.configuration.parts import Setting, make
-from soft_reasoning.configuration.registry import Part
+from soft_reasoning.configuration.parts import Setting, make, parameters
+from soft_reasoning.configuration.registry import METHODS, Part
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.paths import is_bundled
 from soft_reasoning.lab.data import build_dataset
@@ -42,7 +42,8 @@ The other options are those of soft-reasoning run, except those of a run of a da
 def server_words(words: Sequence[str]) -> list[str]:
     """Return the words of a command line for the server, with its group.
 
-    Models other than the bundled one get the chat unchanged, unless a prompt or a data set is named.
+    Models other than the bundled one get the chat unchanged, unless a prompt or a data set is named, or a
+    method that writes programs, which compute numbers.
 
     Raises:
         UserError: For an option that only a run of a data set reads.
@@ -50,7 +51,9 @@ def server_words(words: Sequence[str]) -> list[str]:
     refuse_unread("serve", words, UNREAD)
     named = {key: word.partition("=")[2] for key, word in zip(typed_keys(words), words, strict=True)}
     model = named.get("model", "demo").strip("'\"")
-    chat = not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model)
+    method = named.get("method")
+    computes = method in METHODS and "programs" in parameters(METHODS[method].target)
+    chat = not ({"prompt", "dataset", "experiment"} & {*named} or computes or is_bundled(model))
     return ["+server=default", *(["prompt=any"] if chat else []), *words]
 
 

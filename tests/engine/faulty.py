@@ -18,7 +18,7 @@ class Faulty(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.faults, self.bodies, self.name, self.lock = [], [], "model-1", Lock()
-        self.released = Event()
+        self.hung, self.released, self.salt = Event(), Event(), ""
         self.in_flight = self.most_in_flight = 0
 
     @property
@@ -51,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body, fault):
         if fault == "hang":
+            self.server.hung.set()
             self.server.released.wait()
             self.close_connection = True
             return
@@ -59,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"error": {"message": f"no, {self.server.url}"}}, status, headers)
             return
         drawn = body.get("seed", 0) if body.get("temperature") else 0
-        text = json.dumps([body.get("messages"), body.get("prompt"), drawn])
+        text = json.dumps([body.get("messages"), body.get("prompt"), drawn, self.server.salt])
         number = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 1000
         said = {"role": "assistant", "content": f"We count to {number}.\nAnswer: {number}"}
         choice = {"index": 0, "message": said, "finish_reason": "stop"}

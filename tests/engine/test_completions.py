@@ -28,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 SOFT = torch.ones(2, 32)
 BASE = Request((5, 6, 7, 8), SOFT, 1, Sampling(0.5), 10, 0, ("x",), seed=3)
 CHANGED = {
-    "messages": [(("user", "Hello"),)],
     "prompt_ids": [(5, 6, 7, 9), (5, 6, 7), (6, 5, 7, 8)],
     "soft": [SOFT.double(), SOFT.half(), torch.ones(1, 32), torch.nextafter(SOFT, 2 * SOFT)],
     "position": [0, 2, None],
@@ -51,6 +50,7 @@ CHANGED = {
     "role": [],
     "deadline": [],
     "turn": [],
+    "messages": [(("user", "How many?"),), (("user", "How much?"),)],
 }
 """By field of a request, values that give it another key. Those without a value are tested apart."""
 

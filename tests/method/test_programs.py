@@ -49,11 +49,13 @@ def test_solutions_and_programs_vote_together():
 )
 def test_solutions_follow_until_the_vote_is_settled(programs, answers, texts, answer):
     engine = Programmer(programs, answers=answers)
-    result = solved(engine, MIXED)
+    result = solved(engine, MIXED, "method.wave=1")
     assert (len(engine.texts), result.answer) == (texts, answer)
-    again = Programmer(programs, answers=answers)
-    solved(again, MIXED, ALL)
-    assert [text.seed for text in engine.texts] == [text.seed for text in again.texts][:texts]
+    for wave in (2, 5):  # a wave is written whole, and more solutions change no settled vote here
+        again = Programmer(programs, answers=answers)
+        assert solved(again, MIXED, f"method.wave={wave}").answer == answer
+        assert len(again.texts) == min(5, -(-texts // wave) * wave)
+        assert [text.seed for text in engine.texts] == [text.seed for text in again.texts][:texts]
 
 
 def test_programs_that_err_together_can_be_outvoted():
