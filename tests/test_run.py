@@ -54,7 +54,7 @@ def test_a_home_is_found_or_named(run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert run(*FAKE, "limit=1", "cache='~/c'").returncode == 0
     assert (tmp_path / "home" / "c").is_dir()
-    done = run(*FAKE, "limit=1", "cache='~nobody-here/c'")
+    done = run(*FAKE, "limit=2", "cache='~nobody-here/c'")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "cache: expected a home directory for ~, got ~nobody-here/c" in done.stderr
 
