@@ -1,6 +1,6 @@
 """Tokenizers with the published chat templates: what each renders for messages of text, without tools.
 
-Gemma 2 is as published. Llama 3.2, Qwen 2.5 and 3 and Mistral 7B v0.3 are without the branches
+Gemma 2 is as published. Llama 3.2, Qwen 3 and Mistral 7B v0.3 are without the branches
 for tools and thoughts. All were compared with the published texts on one message, on one
 after a system message, and on three turns.
 """
@@ -21,20 +21,6 @@ LLAMA_32 = (
     "{%- for message in messages %}{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' "
     "+ message['content'] | trim + '<|eot_id|>' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}"
-)
-QWEN_25 = (
-    "{%- if messages[0]['role'] == 'system' %}"
-    "{{- '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}"
-    "{%- else %}"
-    "{{- '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-    "<|im_end|>\n' }}"
-    "{%- endif %}"
-    "{%- for message in messages %}"
-    '{%- if (message.role == "user") or (message.role == "system" and not loop.first) '
-    'or (message.role == "assistant" and not message.tool_calls) %}'
-    "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
-    "{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
 QWEN_3 = (
     "{%- if messages[0].role == 'system' %}"
@@ -106,7 +92,6 @@ LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TURNS = ("<start_of_turn>", "<end_of_turn>")
 FAMILIES = {
     "llama3.2": (LLAMA_32, "<|begin_of_text|>", LLAMA),
-    "qwen2.5": (QWEN_25, None, CHATML),
     "qwen3": (QWEN_3, None, (*CHATML, "<think>", "</think>")),
     "mistral": (MISTRAL, "<s>", ("[INST]", "[/INST]", "</s>")),
     "gemma2": (GEMMA_2, "<bos>", TURNS),
@@ -129,11 +114,6 @@ HEADERS = {
         "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
         "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n",
         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-    ),
-    "qwen2.5": (
-        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\n",
-        "<|im_end|>\n<|im_start|>assistant\n",
     ),
     "qwen3": ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
     "mistral": ("<s>[INST] ", "[/INST]"),

@@ -13,9 +13,9 @@ from soft_reasoning.schedule.job import Clock
 
 ROWS = [
     {"question": "How much is 2 + 2?", "answer": 4},
-    {"question": "Is 7 prime?", "answer": "yes", "answer_type": "boolean"},
+    {"question": "Is 7 prime?", "answer": "yes", "choices": [], "answer_type": "boolean"},
     {"question": "Which is odd?", "answer": "B", "choices": ["2", "3"], "answer_type": "choice"},
-    {"question": "Simplify (x^2)/x.", "answer": "x", "answer_type": "latex"},
+    {"question": "Simplify (x^2)/x.", "answer": "x", "choices": None, "answer_type": "latex"},
     {"question": "Who wrote Emma?", "answer": "Jane Austen", "answer_type": "text"},
 ]
 KINDS = ["number", "boolean", "choice", "latex", "text"]

@@ -1,8 +1,6 @@
 """Options of a reasoner and of its calls: none is lost when a call changes another one."""
 
 import gc
-import subprocess
-import sys
 import weakref
 from dataclasses import dataclass, replace
 
@@ -100,56 +98,35 @@ def test_options_replace_the_fields_of_a_method_object():
     assert len(solution.candidates) == 2 and solution.method == "soft_reasoning"
 
 
-SINGLE_JUDGE = {"name": "single_judge", "presentation": "one_by_one", "judgement": NamedChoice()}
-CHANGES = (
-    {},
-    {"k": 3},
-    {"seed": 4},
-    {"verifier": "multi_judge"},
-    {"preset": "paper"},
-)
-
-
-BY_DEMO = ModelVerifier(**SINGLE_JUDGE, model="demo")
-JUDGED = {"k": 2, "rounds": 0, "max_new_tokens": 20, "engine": "fake", "verifier": BY_DEMO}
+BY_DEMO = ModelVerifier(name="single_judge", presentation="one_by_one", judgement=NamedChoice(), model="demo")
 
 
 def judged(**options):
-    reasoner = SoftReasoner.from_pretrained("demo", **{**JUDGED, **options})
+    own = {"k": 2, "rounds": 0, "max_new_tokens": 20, "engine": "fake", "verifier": BY_DEMO}
+    reasoner = SoftReasoner.from_pretrained("demo", **{**own, **options})
     weight = weakref.ref(reasoner.context.judges["demo"].engine.model.get_input_embeddings().weight)
     return reasoner, weight
 
 
 @pytest.mark.slow
-def test_every_call_has_the_settings_of_loading_and_its_judge_is_freed():
+def test_a_judge_is_loaded_once_with_the_settings_of_loading_and_freed_with_its_reasoner():
     """The device is among them: a judge is not loaded a second time on another one."""
-    options = {"device": "cpu", "dtype": "float32", "engine": "hf"}
-    reasoner, weight = judged(**options)
-    judge = weakref.ref(reasoner.context.judges["demo"].engine)
-    for change in CHANGES:
-        _, context = reasoner.setup.solving(change, reasoner._base, reasoner._models)
+    (one, weight), (other, kept) = judged(device="cpu", dtype="float32", engine="hf"), judged()
+    judge = weakref.ref(one.context.judges["demo"].engine)
+    for change in ({}, {"k": 3}, {"seed": 4}, {"verifier": "multi_judge"}, {"preset": "paper"}):
+        _, context = one.setup.solving(change, one._base, one._models)
         assert context.engine.settings["device"] == "cpu" and context.engine.settings["dtype"] == "float32"
         chosen = {"verifier", "preset"} & change.keys()  # these bring verifiers of their own
         assert chosen or context.judges["demo"].engine is judge()
-        reasoner.solve(QUESTION, **change)
-    reasoner.close()
+        one.solve(QUESTION, **change)
+    del context
+    one.close()
     gc.collect()
     assert weight() is None
-
-
-@pytest.mark.slow
-def test_a_judge_is_the_reasoner_s_own_and_is_loaded_once():
-    (one, weight), (other, kept) = judged(), judged()
-    engine = one.context.judges["demo"].engine
-    assert all(
-        one.setup.solving({"k": k}, one._base, one._models)[1].judges["demo"].engine is engine
-        for k in (2, 3, 4)
-    )
-    one.close()
     assert other.solve(QUESTION).trace[0]["verifier"]["texts"]  # the other's judge goes on
     other.close()
     gc.collect()
-    assert weight() is None and kept() is None
+    assert kept() is None
 
 
 @pytest.mark.slow
@@ -171,24 +148,6 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     assert weight() is None
 
 
-NOT_IMPORTED = """
-import sys
-from soft_reasoning import SoftReasoner
-with SoftReasoner.from_pretrained("demo", engine="fake", max_new_tokens=8) as reasoner:
-    for change in ({}, {"k": 3}, {"preset": "paper", "d": 7}, {"method": "mixed_consistency"}):
-        try:
-            reasoner.solve("How many are 2 and 2?", **change)
-        except Exception as error:
-            assert "wording" in str(error), error
-print(*{"hydra", "omegaconf", "hydra_zen"} & {*sys.modules})
-"""
-
-
-def test_python_imports_no_hydra():
-    done = subprocess.run([sys.executable, "-c", NOT_IMPORTED], capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
-
-
 def test_every_short_option_is_a_keyword():
     options = {"d": 7, "delta": 0.2, "lambda_": 0.4, "placement": "first", "stopping": "difference"}
     with SoftReasoner.from_pretrained("demo", engine="fake", epsilon=0.3, **options) as reasoner:
@@ -201,8 +160,6 @@ def test_every_short_option_is_a_keyword():
 
 
 def test_the_public_code_s_preset_reads_answers_as_it_does():
-    with SoftReasoner.from_pretrained("demo", engine="fake", preset="released") as reasoner:
-        assert reasoner.context.grader.name == "released"
     with SoftReasoner.from_pretrained("demo", engine="fake") as reasoner:
         names = {}
         for preset in ("released", "paper"):

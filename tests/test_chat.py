@@ -7,7 +7,6 @@ import pytest
 
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_prompts
-from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.types import Problem, UserError
 from tests.chat_templates import FAMILIES, HEADERS, only, tokenizer_of
 
@@ -94,17 +93,6 @@ def test_thinking_that_is_switched_off_comes_before_the_cue():
     assert text.endswith(f"assistant\n<think>\n\n</think>\n\n{prompts.wording.cue}")
     at = prompts.position(prompts.solve(PROBLEM), "first", PROBLEM, seed=0)
     assert tokenizer.decode(prompts.solve(PROBLEM).ids[:at]) == "<|im_start|>user\n"
-
-
-def test_chat_is_the_default_where_there_is_a_template(family):
-    _, tokenizer = family
-    assert prompts_of(tokenizer).layout == "chat"
-    assert prompts_of(tokenizer, "math", "prompt.layout=completion").layout == "completion"
-    tokenizer.chat_template, template = None, tokenizer.chat_template
-    try:
-        assert Prompts(tokenizer, Wording(ask="{question}")).layout == "completion"
-    finally:
-        tokenizer.chat_template = template
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
         (["run", "limit"], "limit: expected key=value"),
         (["serve", "limit=3"], "limit: expected an option that soft-reasoning serve reads"),
         (["tune", "method=cot"], "method: expected an option that soft-reasoning tune reads"),
+        (["tune", "tune.points=1"], "tune.points: expected a whole number of at least 2"),
     ],
 )
 def test_a_wrong_command_is_one_line(command, words, expected):
@@ -37,11 +38,19 @@ def test_a_wrong_command_is_one_line(command, words, expected):
     assert len(done.stderr.splitlines()) == 1 and expected in done.stderr
 
 
-def test_the_stored_command_of_a_compared_method_runs_it_by_itself(command):
-    words = ["limit=2", "budget=equal", "reference=cot", "hydra.run.dir=out"]
-    done = command("compare", "cot", "self_consistency k=3", *FAKE, *words)
+def test_an_equal_budget_and_the_stored_command_of_a_compared_method_which_runs_it_by_itself(command):
+    words = ["limit=2", "budget=equal", "reference=soft_reasoning", "hydra.run.dir=out"]
+    compared = ("compare", "cot", "self_consistency k=3", "soft_reasoning", *FAKE, *words)
+    done = command(*compared)
     assert done.returncode == 0, done.stderr
-    assert "as many tokens as cot generates: self_consistency (" in done.stdout
+    assert "as many tokens as soft_reasoning generates: self_consistency (" in done.stdout
+    rows = {row["label"]: row["tokens"] for row in json.loads(Path("out/comparison.json").read_text())}
+    target = rows["soft_reasoning"]
+    assert abs(rows["self_consistency"] - target) <= rows["cot"]  # a sample's
+    assert len(list(Path("out/probes").glob("*-k_3"))) == 1
+    samples = {path: path.read_bytes() for path in Path("out").glob("*/samples.jsonl")}
+    assert command(*compared).returncode == 0 and len(samples) == 3
+    assert {path: path.read_bytes() for path in samples} == samples
     [folder] = Path("out").glob("self_consistency-k_*")
     samples = folder.name.rpartition("_")[2]
     told = shlex.split(json.loads((folder / "manifest.json").read_text())["command"])

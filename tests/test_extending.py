@@ -151,15 +151,6 @@ def test_own_effect(here):
     assert all(not record["usage"] for record in records())
 
 
-@pytest.mark.slow
-def test_thompson_sampling_gives_the_same_again_and_whatever_else_is_solved(here):
-    points = []
-    for live in (8, 8, 1):
-        command("Thompson", "rounds=2", "stopping=none", f"max_live={live}", "fresh=true")
-        points.append([[candidate["u"] for candidate in record["candidates"]] for record in records()])
-    assert points[0] == points[1] == points[2] and len(points[0][0]) == 15
-
-
 def test_a_changed_plug_in_is_noticed(here):
     command("LongestOf")
     command("LongestOf")  # continues

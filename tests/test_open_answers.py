@@ -59,12 +59,6 @@ class TestThinking:
         assert prompts.marks is None and prompts.split("Old pond", Problem("q", HAIKU)) == ("", "Old pond")
         assert asked(prompts).endswith("<|turn>model\n<|channel>thought\n<channel|>")
 
-    def test_a_template_may_open_the_thoughts_itself(self):
-        tokenizer = tokenizer_of("qwen3")
-        tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '<think>\n' }}{%- endif %}"
-        prompts = build_prompts(compose_config(["model=./any", "prompt=any"]).prompt, only(tokenizer))
-        assert prompts.marks and asked(prompts).count("<think>") == 1
-
     @pytest.mark.parametrize("prompt", ["math", "boolean", "choice", "text"])
     def test_a_cue_may_stand_in_thoughts_that_a_template_opens(self, prompt):
         for opens in ("<think>\n", ""):

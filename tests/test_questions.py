@@ -4,7 +4,7 @@ import asyncio
 import json
 import pickle
 import threading
-import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context
 from soft_reasoning.engine.fake import FakeEngine
-from soft_reasoning.prompts import Wording
+from soft_reasoning.prompts import ReviewWording, Wording
 from soft_reasoning.solution import Solution, Vote
 from soft_reasoning.types import Candidate
 
@@ -103,7 +103,6 @@ def test_a_reference_answer_is_text_or_a_number(reasoner):
         ({"method": "cot", "k": 3}, "k: expected a method that reads it, got method=cot"),
         ({"method": "telepathy"}, "telepathy"),
         ({"k": 0}, "k: expected a whole number"),
-        ({"k": 2.0}, "k: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),
         ({"stop": "Answer"}, "stop: expected a list of non-empty strings"),
         ({"kk": 3}, "expected options among method, .* got kk"),
@@ -115,13 +114,19 @@ def test_options_that_cannot_be(reasoner, options, message):
     assert len(str(error.value).splitlines()) == 1
 
 
+@contextmanager
+def heard(reasoner):
+    """The requests that the engine gets."""
+    requests, engine, add = [], reasoner.context.engine, reasoner.context.engine.add
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "add", lambda some: requests.extend(some) or add(some))
+        yield requests
+
+
 @pytest.mark.parametrize("method", ["cot", "self_consistency", "cot_decoding", "soft_reasoning"])
 def test_stop_texts_end_candidates_and_no_review(reasoner, method):
     def asked(**options):
-        requests = []
-        with pytest.MonkeyPatch.context() as patch:
-            engine, add = reasoner.context.engine, reasoner.context.engine.add
-            patch.setattr(engine, "add", lambda some: requests.extend(some) or add(some))
+        with heard(reasoner) as requests:
             solution = reasoner.solve(QUESTIONS[0], method=method, **options)
         stops = {r.role: r.stop for r in requests if r.role in ("candidate", "verifier")}
         return solution, stops
@@ -156,16 +161,6 @@ def test_on_round_is_called_in_the_callers_thread(reasoner):
     assert reasoner.solve(QUESTIONS) == solutions
 
 
-def test_a_deadline_holds_within_a_round(monkeypatch):
-    options = {"method": "self_consistency", "k": 20}
-    with SoftReasoner.from_pretrained("demo", **FAKE) as reasoner:
-        free = reasoner.solve(QUESTIONS[0], **options)
-        fast = FakeEngine.logits
-        monkeypatch.setattr(FakeEngine, "logits", lambda *each: time.sleep(0.05) or fast(*each))
-        bounded = reasoner.solve(QUESTIONS[0], **options, max_seconds=0.3)
-        assert 20 <= bounded.generated_tokens <= 30 < free.generated_tokens  # the first gets what time allows
-
-
 def test_a_solution_explains_itself(reasoner):
     solution = reasoner.solve(QUESTIONS[0])
     assert solution.text in [c.text for c in solution.candidates] + [
@@ -192,27 +187,15 @@ def test_a_notebook_shows_the_text_the_votes_and_the_candidates_and_escapes_what
     assert "<blockquote></blockquote>" in Solution(None, ())._repr_html_()
 
 
-@pytest.mark.parametrize("kind", ["dict", "file", "object"])
-def test_a_prompt_of_ones_own(tmp_path, kind):
-    wording = {
-        "ask": "PROBLEM {question}\n",
-        "reviews": {"single_judge": {"ask": "CHECK {question}\n{solutions}\n"}},
-    }
-    if kind == "file":
-        prompt = tmp_path / "mine.yaml"
-        prompt.write_text(json.dumps(wording))
-    else:
-        prompt = wording if kind == "dict" else None
+@pytest.mark.parametrize("kind", ["dict", "object"])
+def test_a_prompt_of_ones_own(kind):
+    ask, check = "PROBLEM {question}\n", {"ask": "CHECK {question}\n{solutions}\n"}
+    prompt = {"ask": ask, "reviews": {"single_judge": check}}
     if kind == "object":
-        from soft_reasoning.prompts import ReviewWording
-
-        reviews = {"single_judge": ReviewWording(ask=wording["reviews"]["single_judge"]["ask"])}
-        prompt = Wording(ask=wording["ask"], reviews=reviews)
+        prompt = Wording(ask=ask, reviews={"single_judge": ReviewWording(**check)})
     with SoftReasoner.from_pretrained("demo", prompt=prompt, **FAKE, rounds=0) as reasoner:
-        asked = []
-        add = reasoner.context.engine.add
-        reasoner.context.engine.add = lambda some: asked.extend(some) or add(some)
-        solution = reasoner.solve(QUESTIONS[0])
+        with heard(reasoner) as asked:
+            solution = reasoner.solve(QUESTIONS[0])
         assert "".join(solution.prompt).startswith("<s>PROBLEM Ada has 3")
         tokenizer = reasoner.context.engine.tokenizer
         reviews = [tokenizer.decode(list(r.prompt_ids)) for r in asked if r.role == "verifier"]
@@ -231,8 +214,6 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
             "ask: '{question}'\nheads: 1",
             "prompt.wording.heads: expected .* did you mean head?",
         ),
-        ("- head", "expected a YAML file .* got no keys"),
-        ("inherits: math", "prompt.inherits: expected a list of .*, got 'math'"),
         ("inherits: [mth]", "prompt.inherits: expected a list of .*, got .'mth'"),
         ("inherits: [math]\ntasks: {rap_answer: {exemplars: nope}}", "prompt.tasks.exemplars: .* got 'nope'"),
     ],

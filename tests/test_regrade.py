@@ -113,7 +113,6 @@ def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, change, mes
     "grader",
     [
         {"_target_": "soft_reasoning.cli.finished.Path", "_args_": ["x"]},
-        OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"same": "os.system"},
         3,
     ],

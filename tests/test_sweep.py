@@ -1,6 +1,5 @@
 """Sweeps: what their end says, launchers that work, and launchers that do not."""
 
-import csv
 import importlib.util
 import json
 from pathlib import Path
@@ -10,17 +9,6 @@ import pytest
 from soft_reasoning.configuration.context import build_engine
 from soft_reasoning.lab.runs import runner
 from tests.test_run import FAKE
-
-ROWS = {
-    "gsm8k": "".join(
-        json.dumps({"question": f"{n} and {n} at $5 or $10?", "answer": f"#### {2 * n}"}) + "\n"
-        for n in range(3)
-    ),
-    "svamp": "".join(
-        json.dumps({"ID": f"s{n}", "Body": f"Ann has {n}", "Question": "How many?", "Answer": str(n)}) + "\n"
-        for n in range(3)
-    ),
-}
 
 
 def plugin(name):
@@ -53,41 +41,13 @@ def test_jobs_with_the_same_engine_share_it(run, monkeypatch):
     assert loaded == closed == [2, 3]
 
 
-@pytest.mark.slow
-def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path, monkeypatch):
-    for name in ("gsm8k", "svamp"):
-        (tmp_path / f"{name}.jsonl").write_text(ROWS[name], encoding="utf-8")
-    done = run(
-        *FAKE,
-        "model=llama3_8b",
-        "dataset=svamp,gsm8k",
-        "dataset.path=${.name}.jsonl",
-        "dataset.shots=0,8",
-        "methods=[soft_reasoning,cot]",
-        "-m",
-    )
-    assert done.returncode == 0, done.stderr
-    [folder] = tmp_path.glob("runs/sweep-*")
-    names = {path.name for path in folder.iterdir()}
-    for stem in ("comparison", "sweep", "rounds", "cost", "cost_relative"):
-        assert {f"{stem}.csv", f"{stem}.tex"} <= names
-    assert {"comparison.md", "sweep.svg", "sweep.pdf", "comparison.json"} <= names
-    assert (folder / "comparison.md").stat().st_size < 20_000
-    rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
-    assert list(rows[0])[3:] == [
-        f"{name}{part}" for name in ("gsm8k", "svamp") for part in ("", " low", " high")
-    ]
-    assert len(json.loads((folder / "comparison.json").read_text())) == 8
-    assert len(list(folder.glob("accuracy_against_tokens-*.svg"))) == 4
-    assert "The fake engine wrote these answers" in (folder / "comparison.md").read_text(encoding="utf-8")
-
-
 def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
     done = run(*FAKE, "limit=2", "-m", "d=5,25", "rounds=0")
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     names = {path.name for path in folder.iterdir()}
-    assert {"comparison.md", "comparison.csv", "comparison.json"} <= names
+    assert {"comparison.md", "comparison.csv", "comparison.json", "sweep.svg", "sweep.pdf"} <= names
+    assert "The fake engine wrote these answers" in (folder / "comparison.md").read_text(encoding="utf-8")
     rows = json.loads((folder / "comparison.json").read_text())
     assert [row["label"] for row in rows] == ["d=5", "d=25"]
     assert ["difference" in row for row in rows] == [False, True]  # the first is the reference

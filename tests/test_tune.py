@@ -77,27 +77,13 @@ def test_a_run_decodes_after_the_point_on_questions_that_it_was_not_found_on(tun
     assert other.returncode == 2 and "made for this prompt" in other.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("tune", "tune.points=1"), "tune.points: expected a whole number of at least 2"),
-        (("run", "method=soft_token"), "point: expected a value, got none; add point=VALUE"),
-    ],
-)
-def test_wrong_options_are_one_line(command, words, line):
-    done = command(*words)
-    assert done.returncode == 2 and line in done.stderr and done.stderr.count("\n") == 1, done.stderr
-
-
-def test_the_tokens_of_one_greedy_solution_do_not_scale():
-    method = {"name": "soft_token", "samples": 1, "temperature": 0.0}
-    assert not tokens_scale_with_samples(method)
-    assert tokens_scale_with_samples(method | {"temperature": 0.8})
-
-
-def test_the_tokens_of_a_vote_that_ends_when_it_is_settled_do_not_scale():
-    assert tokens_scale_with_samples(compose_config(["method=self_consistency"]).method)
-    assert not tokens_scale_with_samples(compose_config(["method=mixed_consistency"]).method)
+def test_the_tokens_of_one_greedy_solution_and_of_a_vote_that_ends_early_do_not_scale():
+    greedy = {"name": "soft_token", "samples": 1, "temperature": 0.0}
+    early, all_samples = (
+        compose_config([f"method={name}"]).method for name in ("mixed_consistency", "self_consistency")
+    )
+    methods = (greedy, early, greedy | {"temperature": 0.8}, all_samples)
+    assert [tokens_scale_with_samples(method) for method in methods] == [False, False, True, True]
 
 
 @pytest.mark.slow

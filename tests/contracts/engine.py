@@ -254,13 +254,6 @@ class EngineContract:
         assert run.token_ids[:5] == self.greedy(engine, prompts[0], min_new_tokens=5).token_ids[:5]
 
     @pytest.mark.needs("logits")
-    def test_max_new_tokens_of_one(self, engine, prompts):
-        runs = engine.generate([Request(p, max_new_tokens=1) for p in prompts])
-        assert [len(r.token_ids) for r in runs] == [1] * len(prompts)
-        tops = logits_after(engine, prompts).argmax(-1).tolist()
-        assert [r.token_ids[0] for r in runs] == tops
-
-    @pytest.mark.needs("logits")
     def test_next_token_logits_of_some_ids_and_alone(self, engine, prompts):
         every = logits_after(engine, prompts)
         assert every.dtype == torch.float32 and every.shape[0] == len(prompts)

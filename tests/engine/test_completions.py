@@ -1,6 +1,5 @@
 """The store of completions: keys, values, and the file."""
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -179,12 +178,6 @@ def test_a_completion_comes_back_bit_by_bit(completion):
         assert bits(getattr(again, part.name)) == bits(getattr(completion, part.name)), part.name
 
 
-def test_half_a_surrogate_pair_and_no_gradient_survive():
-    with torch.inference_mode():
-        again = decode(encode(Completion((), (), "\ud83d", "eos", 1, next_logits=torch.ones(3))))
-    assert again.text == "\ud83d" and not again.next_logits.is_inference()
-
-
 def completion(number, size=1):
     noise = torch.rand(size, generator=torch.Generator().manual_seed(number))
     return Completion((number,), (-0.5,), str(noise.tolist()), "eos", 3)
@@ -199,20 +192,11 @@ def filled(store, numbers, **options):
         store.keep({name: completion(number, **options)})
 
 
-def test_what_was_kept_is_found_by_another_process_and_nothing_else(tmp_path):
+def test_what_was_kept_is_found_and_nothing_else(tmp_path):
     with closing(CompletionStore(tmp_path / "new" / "a.sqlite", 1.0)) as store:
         filled(store, range(3))
         assert store.find(keys([1, 7])) == {keys([1])[0]: completion(1)}
         assert len(store) == 3 and store.find([]) == {}
-        code = (
-            "import sys; from pathlib import Path\n"
-            "from soft_reasoning.engine.completions import CompletionStore\n"
-            "print(len(CompletionStore(Path(sys.argv[1]), 1.0).find([bytes(19) + b'\\x02'])))"
-        )
-        other = subprocess.run(
-            [sys.executable, "-c", code, str(store.path)], cwd=ROOT, capture_output=True, text=True
-        )
-        assert other.stdout == "1\n", other.stderr
     many = keys(range(2000))
     with closing(CompletionStore(tmp_path / "b.sqlite", 1.0)) as store:
         store.keep({name: completion(0) for name in many})
@@ -269,39 +253,24 @@ def test_a_damaged_value_and_a_locked_file_are_one_line(tmp_path, monkeypatch):
         filled(store, [3])
 
 
-def test_a_step_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
-    with closing(CompletionStore(tmp_path / "a.sqlite", 1.0)) as store:
-        monkeypatch.setattr(store, "_size", lambda: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            store.keep({name: completion(0) for name in keys([1, 2])})
-        monkeypatch.undo()
-        assert len(store) == 0
-        filled(store, [3])
-
-
-WRITERS = 4
-
-
 def write(path, first):
     """What each of several processes does: keep and find, over and over."""
     with closing(CompletionStore(Path(path), 1.0)) as store:
         for number in range(50):
             filled(store, [int(first) * 1000 + number, number])
             store.find(keys(range(50)))
-    print(json.dumps("written"))
 
 
 @pytest.mark.slow
 def test_several_processes_open_and_write_a_new_file_at_once(tmp_path):
     command = [sys.executable, "-m", "tests.engine.test_completions", str(tmp_path / "a.sqlite")]
     writers = [
-        subprocess.Popen([*command, str(i)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        for i in range(1, WRITERS + 1)
+        subprocess.Popen([*command, str(i)], cwd=ROOT, stderr=subprocess.PIPE, text=True) for i in range(1, 5)
     ]
     for writer in writers:
         assert writer.communicate()[1] == "" and writer.returncode == 0
     with closing(CompletionStore(tmp_path / "a.sqlite", 1.0)) as store:
-        assert len(store) == 50 * (WRITERS + 1)
+        assert len(store) == 50 * 5
 
 
 if __name__ == "__main__":

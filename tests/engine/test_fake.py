@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
-from soft_reasoning.types import Request, UserError
+from soft_reasoning.types import Request
 from tests.contracts.engine import EngineContract
 
 
@@ -26,12 +26,6 @@ class TestFake(EngineContract):
         texts = [run.text for run in engine.generate([Request(p) for p in prompts])]
         answers = {int(text.split("Answer:")[1]) for text in texts}
         assert len(answers) > 8 and answers <= set(range(21))
-
-    def test_a_hidden_state_is_refused(self, engine, prompts):
-        request = Request(prompts[0], max_new_tokens=0, hidden_state=1.0)
-        with pytest.raises(UserError, match="expected an engine with hidden states, got FakeEngine"):
-            engine.add([Request(prompts[0]), request])
-        assert not engine.queued
 
 
 @given(st.text())

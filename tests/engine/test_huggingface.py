@@ -100,28 +100,29 @@ class TestHiddenStates(HiddenStateContract):
     def prompts(self):
         return [random_ids(length, seed) for seed, length in enumerate((40, 12, 33))]
 
-    @pytest.mark.parametrize("length", [5, 8, 40])  # of few tokens, as many as rows of padding, and more
-    @pytest.mark.parametrize("depth", [0.5, 1.0])
-    def test_it_is_the_layer_s_at_its_depth(self, engine, depth, length):
-        """As transformers gives it, also for the embeddings that a prompt's tokens stand for."""
-        prompt = random_ids(length, 7)
+    def layer(self, engine, prompt, depth):
+        """The states of all tokens at a depth, as transformers gives them."""
         with torch.inference_mode():
             states = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states
         first = int(engine.model.config.model_type == "mamba")  # its states begin after the first layer
-        whole = states[-1 if depth == 1 else round(depth * (len(states) - 1)) - first][0, -1]
+        return states[-1 if depth == 1 else round(depth * (len(states) - 1)) - first][0].float()
+
+    @pytest.mark.parametrize("length", [5, 8, 40])  # of few tokens, as many as rows of padding, and more
+    @pytest.mark.parametrize("depth", [0.5, 1.0])
+    def test_it_is_the_layer_s_at_its_depth(self, engine, depth, length):
+        """Also for the embeddings that a prompt's tokens stand for."""
+        prompt = random_ids(length, 7)
+        whole = self.layer(engine, prompt, depth)[-1]
         soft = {"prompt_ids": prompt[:2] + prompt[4:], "soft": engine.embed(prompt[2:4]), "position": 2}
         for request in ({"prompt_ids": prompt}, soft):
             [look] = engine.generate([Request(**request, max_new_tokens=0, hidden_state=depth)])
-            assert torch.allclose(look.hidden_state, whole.float(), atol=1e-4)
+            assert torch.allclose(look.hidden_state, whole, atol=1e-4)
 
     @pytest.mark.parametrize("tokens", [16, 2048])
     def test_an_average_is_that_of_transformers_in_one_pass_and_in_several(self, engine, tokens, monkeypatch):
         monkeypatch.setitem(model_runner.PREFILL_TOKENS, "cpu", tokens)
         prompt = random_ids(75, 8)
-        with torch.inference_mode():
-            states = engine.model(torch.tensor([prompt]), output_hidden_states=True).hidden_states
-        first = int(engine.model.config.model_type == "mamba")  # its states begin after the first layer
-        layer = states[round(0.5 * (len(states) - 1)) - first][0].float()
+        layer = self.layer(engine, prompt, 0.5)
         wanted = torch.stack([layer[-1], layer[33:].mean(0)])
         soft = {"prompt_ids": prompt[:2] + prompt[4:], "soft": engine.embed(prompt[2:4]), "position": 2}
         for request in ({"prompt_ids": prompt, "average_from": 33}, {**soft, "average_from": 31}):

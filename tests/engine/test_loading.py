@@ -27,7 +27,7 @@ from soft_reasoning.engine.huggingface.model_runner import ModelRunner
 from soft_reasoning.engine.loading import eos_ids
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.chat_templates import FAMILIES, tokenizer_of
+from tests.chat_templates import tokenizer_of
 from tests.engine.models import BASE, refusal, tiny, tiny_engine
 
 
@@ -36,7 +36,7 @@ def engine():
     return tiny_engine()
 
 
-@pytest.mark.parametrize("fault", ["no weights", "cut off", "another size", "quantization", "3bit"])
+@pytest.mark.parametrize("fault", ["no weights", "cut off", "another size", "quantization"])
 def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, read_as_fake, fault):
     options = {}
     engine.model.save_pretrained(tmp_path)
@@ -48,26 +48,13 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     elif fault == "another size":
         config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": 80'))
     else:
-        options["quantization"] = "3bit" if fault == "3bit" else {"bits": object()}
+        options["quantization"] = {"bits": object()}
     message = refusal(HuggingFaceEngine, str(tmp_path), device="cpu", **options)
-    reasons = (
-        f"got {tmp_path}",
-        f"model in {tmp_path}",
-        "soft-reasoning[large]",
-        "quantization: expected 4bit",
-    )
+    reasons = (f"got {tmp_path}", f"model in {tmp_path}", "soft-reasoning[large]")
     assert any(reason in message for reason in reasons)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"dtype": "bfloat16", "threads": 1},
-        {"attn_implementation": "eager"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", [{}, {"dtype": "bfloat16"}, {"attn_implementation": "eager"}], ids=str)
 def test_a_model_that_loads_as_asked_warns_of_nothing(caplog, settings):
     with caplog.at_level("INFO"):
         HuggingFaceEngine("demo", device="cpu", **settings).close()
@@ -99,21 +86,14 @@ def test_auto_is_float32_on_the_cpu():
     assert loading.choose_dtype("auto", gpu, gguf=True) == torch.bfloat16
 
 
-ENDS_OF_TURN = {
-    "llama3.2": "<|eot_id|>",
-    "qwen2.5": "<|im_end|>",
-    "qwen3": "<|im_end|>",
-    "mistral": "</s>",
-    "gemma2": "<end_of_turn>",
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_ends_a_turn_in_the_chat_template_ends_an_answer(family):
+@pytest.mark.parametrize(
+    ("family", "end"), [("llama3.2", "<|eot_id|>"), ("qwen3", "<|im_end|>"), ("mistral", "</s>")]
+)
+def test_what_ends_a_turn_in_the_chat_template_ends_an_answer(family, end):
     """Also where generation config and tokenizer name other tokens."""
     tokenizer = tokenizer_of(family)
     tokenizer.eos_token = "</s>" if family == "mistral" else "a"  # Mistral's template names it
-    turn = tokenizer.convert_tokens_to_ids(ENDS_OF_TURN[family])
+    turn = tokenizer.convert_tokens_to_ids(end)
     model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=3))
     assert eos_ids(model, tokenizer) == {3, tokenizer.eos_token_id, turn}
 
@@ -128,11 +108,6 @@ def test_a_template_without_a_special_token_behind_a_message_adds_no_end(templat
     assert eos_ids(model, tokenizer) == {1, 3}
     tokenizer.encode = lambda *_, **__: []  # a tokenizer for which the text behind a message is no token
     assert eos_ids(model, tokenizer) == {1, 3}
-
-
-def test_the_context_bounds_new_tokens(engine):
-    prompt = (7,) * (engine.context_length - 3)
-    assert len(engine.generate([Request(prompt, max_new_tokens=50, min_new_tokens=50)])[0].token_ids) == 3
 
 
 def requests() -> list[Request]:
@@ -189,27 +164,23 @@ def test_a_prompt_beyond_the_bound_runs_where_two_pools_do_not_fit(engine, monke
     assert texts[0] == texts[1] and fresh.max_batch_tokens == 200
 
 
-class TestWeightsThatDoNotFit:
-    """A checkpoint is refused where transformers would draw weights at random."""
+def loaded(folder, model):
+    """An engine of ``model``, from a folder."""
+    model.save_pretrained(folder)
+    return HuggingFaceEngine(str(folder), device="cpu")
 
-    @pytest.fixture
-    def load(self, tmp_path, read_as_fake):
-        def load(model):
-            model.save_pretrained(tmp_path)
-            return HuggingFaceEngine(str(tmp_path), device="cpu")
 
-        return load
+@pytest.mark.parametrize("kind", [LlamaModel, LlamaForSequenceClassification])
+def test_a_model_without_its_head_is_refused_where_transformers_draws_one(tmp_path, read_as_fake, kind):
+    message = refusal(loaded, tmp_path, kind(AutoConfig.for_model("llama", **BASE)))
+    assert "1 are missing or of another shape, such as lm_head.weight" in message
 
-    @pytest.mark.parametrize("kind", [LlamaModel, LlamaForSequenceClassification])
-    def test_a_model_without_its_head_is_refused(self, load, kind):
-        message = refusal(load, kind(AutoConfig.for_model("llama", **BASE)))
-        assert "1 are missing or of another shape, such as lm_head.weight" in message
 
-    @pytest.mark.parametrize("tied", [False, True])  # a tied head is not missing
-    def test_a_folder_gives_the_same_as_the_loaded_model(self, load, tied):
-        loaded, engine = load(tiny("llama", tie_word_embeddings=tied)), tiny_engine(tie_word_embeddings=tied)
-        assert loaded.generate(requests()) == engine.generate(requests())
-        assert loaded.model.dtype == torch.float32
+@pytest.mark.parametrize("tied", [False, True])  # a tied head is not missing
+def test_a_folder_gives_the_same_as_the_loaded_model(tmp_path, read_as_fake, tied):
+    engine = loaded(tmp_path, tiny("llama", tie_word_embeddings=tied))
+    assert engine.generate(requests()) == tiny_engine(tie_word_embeddings=tied).generate(requests())
+    assert engine.model.dtype == torch.float32
 
 
 class TestNumbersThatAreNotFinite:

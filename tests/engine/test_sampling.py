@@ -86,15 +86,6 @@ def test_tokens_are_those_of_a_sorted_vocabulary(filters, step):
         assert torch.equal(draw(logits, u, **options), draw_by_sorting(logits, u, **options))
 
 
-def test_a_row_gets_its_token_in_any_batch():
-    generator = torch.Generator().manual_seed(6)
-    logits = torch.randn(9, 50_000, generator=generator)
-    u = torch.rand(9, generator=generator, dtype=torch.float64)
-    together = draw(logits, u, temperature=1.0)
-    alone = [draw(logits[i : i + 1], u[i : i + 1], temperature=1.0) for i in range(9)]
-    assert torch.equal(together, torch.cat(alone))
-
-
 def rows_of(count: int, **options) -> list[RunningRequest]:
     """Requests that run, every third of them greedy."""
     limits = {"hidden_size": 4, "context_length": 2**60, "vocabulary": 400}

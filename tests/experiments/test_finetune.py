@@ -2,17 +2,15 @@
 
 import json
 import runpy
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
-import soft_reasoning
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
+from soft_reasoning.engine.paths import DEMO_FOLDER
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.types import UserError
@@ -36,32 +34,6 @@ def test_the_gradient_is_that_of_weighted_cross_entropy():
     weight = 2 * (1 - torch.sigmoid(b * ratio))
     one_hot = torch.nn.functional.one_hot(targets, 7)  # d(-log softmax)/d logit = p - 1{target}
     assert torch.allclose(got, weight[:, None] * (probabilities - one_hot), atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """The folder of a random model with the bundled model's tokenizer."""
-    folder = tmp_path_factory.mktemp("base")
-    shipped = Path(soft_reasoning.__file__).parent / "demo" / "model"
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(shipped / name, folder)
-    vocabulary = json.loads((shipped / "tokenizer.json").read_text())["model"]["vocab"]
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -96,14 +68,19 @@ def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
 
 
 @pytest.mark.slow
-def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_path, monkeypatch):
+def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(tmp_path, monkeypatch):
     rows = [
         {"question": f"Ann has {n} pens.", "thought": f"So {n} + 1 = {n + 1}.", "answer": n + 1}
         for n in range(2, 18)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
-    run = [f"model={base}", "dataset=custom", f"dataset.path={tmp_path / 'asked.jsonl'}", "prompt=demo"]
+    run = [
+        f"model={DEMO_FOLDER}",
+        "dataset=custom",
+        f"dataset.path={tmp_path / 'asked.jsonl'}",
+        "prompt=demo",
+    ]
     folder = tmp_path / "adapter"
     trained = "--epochs 20 --batch-size 8 --learning-rate 0.01 --warmup-steps 2".split()
     trained += ["--rows", str(tmp_path / "rows.jsonl"), "--out", str(folder)]
@@ -116,7 +93,7 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     tuned, frozen = (
         build_engine(compose_config([*run, *more])) for more in ([f"model.adapter={folder}"], [])
     )
-    beside = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder).eval()
+    beside = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(DEMO_FOLDER), folder).eval()
     prompt = tuple(range(5, 30))
     with torch.no_grad():
         expected = beside(torch.tensor([prompt])).logits[0, -1]
@@ -124,8 +101,8 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     assert not torch.allclose(logits_after(frozen, [prompt])[0], expected, atol=0.1)
 
 
-def test_a_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, monkeypatch):
-    config = compose_config([f"model={base}", f"model.adapter={tmp_path}"])
+def test_a_foreign_adapter_and_a_missing_package_are_one_line(tmp_path, monkeypatch):
+    config = compose_config([f"model={DEMO_FOLDER}", f"model.adapter={tmp_path}"])
     with pytest.raises(Exception, match="adapter: expected"):
         build_engine(config)
     monkeypatch.setitem(sys.modules, "peft", None)

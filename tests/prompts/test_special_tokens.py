@@ -11,10 +11,8 @@ TEXT = "1 + 1 is"
 KINDS = {
     "none": ([], []),
     "bos": (["<s>"], []),
-    "eos at the end": ([], ["</s>"]),
     "bos and eos": (["<s>"], ["</s>"]),
     "two at the beginning": (["[gMASK]", "<sop>"], []),
-    "bos and two at the end": (["<s>"], ["</s>", "[lang]"]),
     "the same at both ends": (["</s>"], ["</s>"]),
 }
 

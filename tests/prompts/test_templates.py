@@ -18,15 +18,10 @@ def looped(body, end=END):
 
 
 TEXTS = "{% for p in m.content %}{% if p['type'] == 'text' %}{{ p['text'] }}{% endif %}{% endfor %}"
-CHOSEN = "{% for p in m.content | selectattr('type', 'equalto', 'text') %}{{ p['text'] }}{% endfor %}"
 EITHER = "{% if m.content is string %}{{ m.content }}{% else %}" + TEXTS + "{% endif %}"
 OF_PARTS = {
     "a loop over parts": looped(TEXTS),
-    "parts chosen by type": looped(CHOSEN),
     "either form": looped(EITHER),
-    "the first part": looped("{{ m.content[0]['text'] }}"),
-    "a macro": "{% macro show(parts) %}{% for p in parts %}{{ p['text'] }}{% endfor %}{% endmacro %}"
-    + looped("{{ show(m.content) }}"),
     "joined": looped("{{ m.content | map(attribute='text') | join }}"),
     "parts of the user, text of the others": looped(
         "{% if m.role == 'user' %}" + TEXTS + "{% else %}{{ m.content + '' }}{% endif %}"
@@ -36,7 +31,7 @@ CHAT = (("system", "Be brief."), ("user", "Who is Ada?"), ("assistant", "A mathe
 
 
 def prompts_of(template, **options):
-    tokenizer = tokenizer_of("qwen2.5")
+    tokenizer = tokenizer_of("qwen3")
     tokenizer.chat_template = template
     return Prompts(tokenizer, WORDING, **options)
 
@@ -69,15 +64,12 @@ def test_a_template_of_content_parts_gets_them(name):
 TEXT = "{{ m.content }}"
 LOSING = {
     "nothing of the user": ("user", looped("{% if m.role != 'user' %}" + TEXT + "{% endif %}")),
-    "no content": ("user", looped("")),
     "another field": ("user", looped("{{ m.text }}")),
-    "a constant": ("user", "You are a helpful assistant."),
     "images only": ("user", looped("{% for p in m.content if p.type == 'image' %}<image>{% endfor %}")),
     "the parts' text as Python": ("user", looped("{{ m.content | list | string }}")),
 }
 LOSING_OF_CHATS = {
     "no system": ("system", looped("{% if m.role != 'system' %}" + TEXT + "{% endif %}")),
-    "the last message": ("system", "{{ messages[-1].content }}" + END),
     "the system in place of the user": (
         "user",
         "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}"
@@ -129,9 +121,7 @@ def test_a_short_question_does_not_hide_a_template_that_drops_it():
 
 BROKEN = {
     "undefined": "{{ messages[0].nothing.more }}",
-    "division by zero": "{{ 1 / 0 }}",
     "a loop that is not closed": "{% for m in messages %}{{ m.content }}",
-    "an unknown filter": "{{ messages | sparkle }}",
     "what the sandbox refuses": "{{ ''.__class__.__mro__ }}",
     "a range that is too long": "{% for i in range(10 ** 9) %}x{% endfor %}",
     "a macro without end": "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",

@@ -65,14 +65,6 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
     assert [*tmp_path.iterdir()] == []  # a server writes no run
 
 
-def test_options_of_the_method_leave_the_other_methods_alone(tmp_path):
-    words = ("model=demo", "k=2", "rounds=1", "stopping.confidence=0.9", "max_new_tokens=40")
-    with started(tmp_path, *words) as (_, name, url, _), openai.OpenAI(base_url=url, api_key="k") as client:
-        for model in (name, f"cot-{name}", f"self_consistency-{name}"):
-            response = client.chat.completions.create(model=model, messages=chat(Q), max_tokens=40)
-            assert response.choices
-
-
 def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
     words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600", "server.max_rounds=9999")
     with started(tmp_path, *words, "stopping=none") as (process, name, url, lines):

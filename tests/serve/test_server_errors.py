@@ -25,17 +25,13 @@ LONGER = {"k": 2000}
     ("sent", "param", "words"),
     [
         ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
-        ({"n": 17}, "n", "at most 16"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got 3; leave it out"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
         ({"stream_options": {"foo": 1}}, "stream_options.foo", "an effect here"),
         ({"response_format": {"type": "json_object"}}, "response_format", "such as vLLM's"),
         ({"response_format": {"shema": {}}}, "response_format", "the only format here"),
-        ({"response_format": False}, "response_format", "the only format here"),
         ({"extra_body": {"n": None, "model": None}}, "model", "model: Field required"),
         ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
-        ({"extra": {"kk": 1}}, "soft_reasoning.kk", "an effect here"),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages", "messages: expected a question in"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model has 1536"),
@@ -51,9 +47,8 @@ def test_a_field_that_cannot_be_is_named(client, sent, param, words):
 
 
 def test_token_ids_outside_the_vocabulary(client):
-    for ids in ([-1], [50, 10**9]):
-        with pytest.raises(openai.BadRequestError, match=f"prompt: expected token ids in 0..* got {ids[-1]}"):
-            client.completions.create(model="cot-demo", prompt=ids)
+    with pytest.raises(openai.BadRequestError, match="prompt: expected token ids in 0..* got 1000000000"):
+        client.completions.create(model="cot-demo", prompt=[50, 10**9])
 
 
 TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"role":"user", "content":"%s"}]}'
@@ -62,10 +57,9 @@ TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"ro
 @pytest.mark.parametrize(
     ("body", "kind", "status", "words"),
     [
-        (b"{", "application/json", 400, "expected a JSON object"),
-        (b"{}", "application/json", 400, "model: Field required"),
+        (b'{"model": "\xff"}', "application/json", 400, "expected a JSON object in UTF-8"),
+        (b"[" * 10_000, "application/json", 400, "expected a JSON object in UTF-8"),
         (TURNS % (b"Why?", b"\\ud83d"), "application/json", 400, "expected a question in Unicode text"),
-        (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),
     ],
@@ -131,23 +125,6 @@ def test_too_many_connections(reasoner):
             with running.client() as other, pytest.raises(openai.InternalServerError) as error:
                 ask(other, "cot-demo")
             assert error.value.status_code == 503 and request.result(timeout=300).choices
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"model": "\xff"}', "expected a JSON object in UTF-8"),
-        (b"[" * 100_00, "expected a JSON object in UTF-8"),
-        (b'{"model": "cot-demo", "messages": [], "\\ud800": 1}', "expected a JSON object in UTF-8"),
-        (b'{"model": "\\ud800", "messages": [{"role": "user", "content": "1+1?"}]}', "\\ud800"),
-    ],
-)
-def test_a_body_that_cannot_be_read_is_told_why(running, content, words):
-    headers = {"content-type": "application/json"}
-    answer = httpx.post(f"{running.url}/chat/completions", content=content, headers=headers)
-    error = answer.json()["error"]
-    assert 400 <= answer.status_code < 500 and error["type"] == "invalid_request_error"
-    assert words in error["message"], error
 
 
 def test_a_request_that_takes_too_long(reasoner):

@@ -18,21 +18,13 @@ ASKED = {"role": "assistant", "content": "Let me see."}
 EFFECT = "expected a field that has an effect here"
 REFUSED = {
     "a call": ([USER, {**ASKED, "tool_calls": [CALL]}, USER], "messages.1.tool_calls", EFFECT),
-    "audio": ([USER, {**ASKED, "audio": {"id": "a1"}}, USER], "messages.1.audio", EFFECT),
     "a tool's result": (
         [USER, {"role": "tool", "tool_call_id": "c1", "content": "5"}],
         "messages.1.role",
         "'assistant'",
     ),
     "no content": ([{"role": "user", "content": None}], "messages.0.content", "Field required"),
-    "an object": ([{"role": "user", "content": {"text": "?"}}], "messages.0.content", "valid list"),
     "an image": ([{**USER, "content": [IMAGE]}], "messages.0.content.0.type", "'text', got 'image_url'"),
-    "no type": ([{**USER, "content": [{"text": "?"}]}], "messages.0.content.0.type", "Field required"),
-    "a number": (
-        [{**USER, "content": [{"type": "text", "text": 5}]}],
-        "messages.0.content.0.text",
-        "valid string, got 5",
-    ),
     "more beside a text": (
         [{**USER, "content": [{"type": "text", "text": "?", "image_url": {"url": "x"}}]}],
         "messages.0.content.0.image_url",
@@ -87,9 +79,7 @@ def test_a_template_that_drops_a_message_or_fails_is_one_line():
     ("method", "path", "headers", "status"),
     [
         ("GET", "/nothing", {}, 404),
-        ("GET", "/v1/models/other", {}, 404),
         ("GET", "/v1/chat/completions", {}, 405),
-        ("DELETE", "/health", {}, 405),
         ("POST", "/v1/completions", {"content-type": "application/json"}, 400),
     ],
 )
@@ -101,9 +91,7 @@ def test_every_refusal_has_openai_s_form(running, method, path, headers, status)
     assert error["message"] and "\n" not in error["message"]
 
 
-@pytest.mark.parametrize(
-    "value", [5, True, {}, {"text": "?"}, None, [None], [["?"]], [5.5], [{"text": "?"}], []]
-)
+@pytest.mark.parametrize("value", [5, {"text": "?"}, None, [["?"]], [5.5], []])
 def test_a_prompt_of_another_kind_is_named(client, value):
     message, param = refusal(client.completions.create, prompt=value)
     assert param == "prompt" and message.startswith("prompt: ") and "list[" not in message

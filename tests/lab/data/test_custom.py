@@ -15,7 +15,6 @@ from soft_reasoning.types import UserError
 @pytest.mark.parametrize(
     ("kind", "row", "field"),
     [
-        ("text", {"answer": None}, "answer"),
         ("choice", {"answer": math.nan}, "answer"),
         ("text", {"id": None}, "id"),
         ("choice", {"choices": ["x", None]}, "choices"),
@@ -55,23 +54,6 @@ WORDS, NUMBERS = ["red", "blue", "green", "none"], ["1", "2", "3", "4"]
 )
 def test_a_file_names_its_choices_in_one_way(tmp_path, rows, golds):
     assert choices(tmp_path, *rows) == golds
-
-
-def test_rows_of_other_types_have_no_choices_in_a_table_that_has_the_column(tmp_path):
-    from pyarrow import Table, parquet
-
-    rows = [
-        {"question": "Which?", "answer": "B", "answer_type": "choice", "choices": ["x", "y"]},
-        {"question": "How many?", "answer": "2", "answer_type": "number", "choices": None},
-        {"question": "Is it?", "answer": "yes", "answer_type": "boolean", "choices": []},
-    ]
-    parquet.write_table(Table.from_pylist(rows), tmp_path / "q.parquet")
-    problems = build_dataset(compose_config([f"dataset={tmp_path}/q.parquet"])).problems()
-    assert [(problem.question, problem.gold) for problem in problems] == [
-        ("Which?\n(A) x\n(B) y", "B"),
-        ("How many?", "2"),
-        ("Is it?", "True"),
-    ]
 
 
 def test_rows_that_disagree_are_refused(tmp_path):

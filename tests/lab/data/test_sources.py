@@ -51,7 +51,6 @@ def test_values_stay_as_they_are_written(tmp_path):
         ("rows.jsonl", '{"a": 1}\n{"a": \n', "after .*rows.jsonl line 1: expected JSONL in UTF-8"),
         ("rows.json", '{"a": 1}', "no list of objects"),
         ("rows.csv", "a,b\n1,2\n1\n", "after .*rows.csv row 1: .*more or fewer fields"),
-        ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "after .*rows.csv row 1: expected CSV"),
         ("rows.csv", "question,note,answer,note\n1?,a,2,b\n", "the column 'note' twice"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],

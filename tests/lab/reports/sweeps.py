@@ -21,53 +21,46 @@ def finished(
     dataset="gsm8k",
     path=None,
     shots=0,
-    seed=0,
-    label=None,
-    methods=None,
-    coverage=0.9,
-    ended=None,
-    generated=1000,
-    engine="HuggingFaceEngine",
-    verifier=None,
-    peaks=None,
-    alike=None,
     choices=None,
+    ended=None,
+    verifier=None,
+    measured=None,
     **more,
 ):
     """Write a run of 10 problems.
 
-    ``more`` are other groups of its configuration, and ``verifier`` is (name, accuracy).
+    ``verifier`` is (name, accuracy), ``measured`` replaces results, and ``more`` are other keys of its
+    configuration.
     """
     parts = {"embedding": more.get("embedding")} | ({"stopping": {"rule": "agreement"}} if ended else {})
     config = {
-        "seed": seed,
-        "label": label,
-        "methods": methods,
+        "seed": 0,
+        "label": None,
+        "methods": None,
         "model": {"path": MODELS.get(model, model)},
         "engine": {"path": MODELS.get(model, model), "max_batch_tokens": None},
         "dataset": {"name": dataset, "path": path, "shots": shots, "hub": {"id": f"hub/{dataset}"}},
         "prompt": {"wording": {"head": f"Solve the {dataset} problems. It costs $5 or $10.\n"}},
         "method": {"name": method, **parts},
+        **({"verifier": {"name": verifier[0]}} if verifier else {}),
         **more,
     }
-    if verifier:
-        config["verifier"] = {"name": verifier[0]}
     ended = ended or {"1": 1.0}
     results = {
         "problems": 10,
         "graded": 10,
         "exact_match": accuracy,
-        "coverage": coverage,
+        "coverage": 0.9,
         "after_each_round": [],
-        "one_text": alike,
+        "one_text": None,
         "rounds": {"mean": sum(int(n) * p for n, p in ended.items()), "share_ended_after": ended},
-        "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": generated, "sequences": 50}},
+        "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": 1000, "sequences": 50}},
         "seconds": {"total": 61.0},
-        "peak_bytes": peaks or {"kv": None, "activations": None},
+        "peak_bytes": {"kv": None, "activations": None},
         "verifier": None if verifier is None else {"accuracy": verifier[1]},
+        **(measured or {}),
     }
-    folder.mkdir(parents=True)
-    graded = {
+    grade = {
         "covered": True,
         "answer": "3",
         "difficulty": None,
@@ -75,11 +68,11 @@ def finished(
         "verifier": [],
         "votes": [],
     }
-    grades = {f"p{i}": graded | {"correct": i < round(10 * accuracy)} for i in range(10)}
-    manifest = {"config": config, "choices": choices or {}, "model": {"engine": engine}}
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    (folder / "grades.json").write_text(json.dumps(grades), encoding="utf-8")
+    grades = {f"p{i}": grade | {"correct": i < round(10 * accuracy)} for i in range(10)}
+    manifest = {"config": config, "choices": choices or {}, "model": {"engine": "HuggingFaceEngine"}}
+    folder.mkdir(parents=True)
+    for name, content in {"manifest": manifest, "results": results, "grades": grades}.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 

@@ -76,14 +76,6 @@ def test_a_reference_is_named_by_some_of_its_options(tmp_path, capsys):
     assert "reference: expected one of d=5 k=3, " in capsys.readouterr().out
 
 
-def test_differences_are_paired_and_the_reference_has_none(tmp_path):
-    runs = [finished(tmp_path / f"{k}", share, k=k) for k, share in ((1, 0.2), (2, 0.8), (3, 0.3))]
-    table = against(by_setting(read_runs(runs)), "k=1")
-    assert math.isnan(table["n"][0]) and [*table["n"][1:]] == [10, 10]
-    assert [*table["difference"][1:]] == pytest.approx([0.6, 0.1])
-    assert table["low"][1] > 0 and table["low"][2] == 0  # one problem is no difference
-
-
 def test_questions_of_two_files_are_not_compared_with_each_other(tmp_path):
     """The rows of every file have the numbers 0, 1, ..., by which questions are paired."""
     paths = ["easy.csv", "x/rows.csv", "y/rows.csv"]

@@ -115,9 +115,11 @@ def test_costs_relative_to_a_method(tmp_path):
             method=m,
             label=m,
             dataset=d,
-            generated=g,
             model="llama3_8b",
-            peaks={"kv": g * 2**20, "activations": None},
+            measured={
+                "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": g, "sequences": 50}},
+                "peak_bytes": {"kv": g * 2**20, "activations": None},
+            },
         )
         for d, factor in (("gsm8k", 1), ("svamp", 3))
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
@@ -132,7 +134,13 @@ def test_costs_relative_to_a_method(tmp_path):
 
 def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
     runs = [
-        finished(tmp_path / str(sigma), 0.5, method="soft_reasoning", embedding={"sigma": sigma}, alike=share)
+        finished(
+            tmp_path / str(sigma),
+            0.5,
+            method="soft_reasoning",
+            embedding={"sigma": sigma},
+            measured={"one_text": share},
+        )
         for sigma, share in ((1, 0.9), (2, 0.5), (8, 0.4))
     ]
     assert build_notes(settings(runs), "cot")[-1].endswith("under embedding.sigma=1; embedding.sigma=2.")

@@ -6,7 +6,7 @@ import pytest
 from viewed import GRADER, HOSTILE, page_of, problem, searched, write, write_all
 
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory, stored_verdicts
-from soft_reasoning.lab.reports.page import kind_of, rounds_of
+from soft_reasoning.lab.reports.page import kind_of
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.types import Candidate, Result
@@ -57,12 +57,6 @@ def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     ):
         assert part in articles[0], part
     assert "no answer" in articles[4]
-
-
-def test_the_rounds_of_a_problem_have_their_verdicts_and_the_first_card_of_each_text():
-    one, two = rounds_of(*graded(searched("3", ["3", "4", "3", "3"], rounds=2, verifier="3")))
-    assert [card["same"] for part in (one, two) for card in part["cards"]] == [None, None, 1, 1]
-    assert two["rights"] == [True] and two["verdict"].answers == ("3",)
 
 
 def test_the_vote_shown_is_the_vote_that_chose():

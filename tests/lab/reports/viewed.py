@@ -49,21 +49,17 @@ def searched(answer, answers, *, rounds=1, verifier=None, rewards=None, texts=No
     return Result(answer, candidates, tuple(trace), {"candidate": Usage(5, 1, 70, 2)}, ("<s>Ask me", ""))
 
 
-def write(folder, results, method="soft_reasoning", final="reward_vote", **config):
+def write(folder, results):
     """A run's folder with ``results`` by problem, and its page."""
-    config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
-    stored(folder, config, results.items())
+    method = {"name": "soft_reasoning", "final": {"rule": "reward_vote", "verifier_weight": 1.0}}
+    stored(folder, {**ASKED, "method": method}, results.items())
     manifest, grades = read_json(folder / MANIFEST), read_grades(folder)
-    write_page(folder, f"{method} {HOSTILE}", manifest, GRADER.name, grades, [], {})
+    write_page(folder, f"soft_reasoning {HOSTILE}", manifest, GRADER.name, grades, [], {})
     return folder
 
 
 def write_all(folder):
-    """A greedy run and a search, with a problem of every outcome; return the search's folder."""
-    cot = {
-        problem(i): Result(a, (Candidate(f"Now one two four {a}. Answer: {a}", a, 0),))
-        for i, a in enumerate(["3", "4", "3", "5", "3"])
-    }
+    """A search with a problem of every outcome; return its folder."""
     search = {
         problem(0): searched("3", ["3", "4", "3", "3"], rounds=2, verifier="3"),
         problem(1): searched("3", ["3", "3"], verifier="3"),
@@ -71,7 +67,6 @@ def write_all(folder):
         problem(3): searched("5", ["4", "5"], verifier="5"),
         problem(4): searched(None, [None, None], texts=["", "hm"]),
     }
-    write(folder / "cot", cot, "cot")
     return write(folder / "search", search)
 
 

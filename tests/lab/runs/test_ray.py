@@ -1,6 +1,5 @@
 """Runs on Ray: the records of a run without it, also when a worker or the driver is killed in the middle."""
 
-import json
 import logging
 import os
 import signal
@@ -16,10 +15,9 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.cli.run import run_one
 from soft_reasoning.lab.runs.ray import RayLauncher
-from soft_reasoning.lab.runs.records import read_records
 from soft_reasoning.lab.runs.runner import LocalLauncher, run
 from soft_reasoning.types import Problem, UserError
-from tests.lab.runs.world import OPTIONS, problems, without_replays
+from tests.lab.runs.world import OPTIONS, kept, problems
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -41,13 +39,7 @@ def solve(launcher, config, folder, count=COUNT):
     """Run ``count`` problems into ``folder``; its records as text, by problem, and the metrics."""
     plain = OmegaConf.to_container(config, resolve=True)
     metrics = run(problems(count), launcher, Grader(), folder, plain | {"progress": False})
-    return records(folder), metrics
-
-
-def records(folder):
-    texts = [(r.problem.id, json.dumps(without_replays(r))) for r in read_records(folder)]
-    assert len(texts) == len(dict(texts))  # none twice
-    return dict(texts)
+    return kept(folder), metrics
 
 
 @pytest.fixture(scope="module")
@@ -99,4 +91,4 @@ def test_a_killed_driver_is_continued_without_ray(address, tmp_path):
     for folder in ("run", "whole"):
         run_one(compose_config(options), tmp_path / folder, LocalLauncher())
     assert samples.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
-    assert records(tmp_path / "run") == records(tmp_path / "whole")
+    assert kept(tmp_path / "run") == kept(tmp_path / "whole")

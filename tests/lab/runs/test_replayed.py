@@ -16,7 +16,7 @@ from soft_reasoning.engine.completions import CompletionStore, StoreFile, replay
 from soft_reasoning.engine.fake import FakeEngine
 from soft_reasoning.lab.runs.records import read_records
 from tests.lab.runs.killed import main as run_here
-from tests.lab.runs.world import without_replays
+from tests.lab.runs.world import kept
 
 ROOT = Path(__file__).parents[3]
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
@@ -25,15 +25,6 @@ QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does
 def process(folder, *options, at=("", 0)):
     command = [sys.executable, "-m", "tests.lab.runs.killed", str(folder), json.dumps(options), *map(str, at)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-
-
-def records(folder):
-    """The records, equal but for the replayed tokens, as text, by problem; and the replayed tokens."""
-    texts, replayed = {}, 0
-    for record in read_records(folder):
-        replayed += sum(used.replayed_tokens for used in record.result.usage.values())
-        texts[record.problem.id] = json.dumps(without_replays(record))
-    return texts, replayed
 
 
 def stored(folder):
@@ -70,12 +61,13 @@ MORE = [pytest.param(at, marks=pytest.mark.slow) for at in (("step", 60), ("comp
 def test_killed_anywhere_and_continued_generates_no_stored_completion_again(whole, tmp_path, generated, at):
     died = process(tmp_path, at=at)
     assert died.communicate()[1] is not None and died.returncode == -signal.SIGKILL
-    before, done = stored(tmp_path), len(records(tmp_path)[0])
+    before, done = stored(tmp_path), len(kept(tmp_path))
     assert done < 8 and len(before) > 10
     run_here(tmp_path, [])
     assert not before & generated.keys() and max(generated.values()) == 1
-    texts, replayed = records(tmp_path)
-    assert texts == records(whole)[0] and replayed > 0
+    assert kept(tmp_path) == kept(whole)
+    replayed = sum(used.replayed_tokens for r in read_records(tmp_path) for used in r.result.usage.values())
+    assert replayed > 0
     results, expected = (json.loads((f / "results.json").read_text()) for f in (tmp_path, whole))
     assert results["tokens"]["total"].pop("replayed") == replayed
     assert expected["tokens"]["total"].pop("replayed") == 0
@@ -92,7 +84,7 @@ def test_two_processes_share_a_store(whole, tmp_path, generated):
     assert not generated  # the third finds everything
     assert not (tmp_path / "a" / "completions.sqlite").exists()
     for name in "abc":
-        assert records(tmp_path / name)[0] == records(whole)[0]
+        assert kept(tmp_path / name) == kept(whole)
     tokens = json.loads((tmp_path / "c" / "results.json").read_text())["tokens"]["total"]
     assert tokens["replayed"] == tokens["generated"] > 0
 
@@ -106,8 +98,9 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
+    """The folder of a run, whose completions serve the next."""
     folder = tmp_path_factory.mktemp("judged")
-    run_here(folder / "run", [f"cache={folder}", *SAMPLED])
+    run_here(folder, SAMPLED)
     return folder
 
 
@@ -119,13 +112,6 @@ def test_other_rules_on_the_same_candidates_generate_only_what_they_ask_for(judg
     assert tokens["candidate"]["generated"] > 0
     for role in tokens.keys() - {"total"}:
         assert (tokens[role]["replayed"] == tokens[role]["generated"]) == (role not in generating), role
-
-
-def test_a_run_s_candidates_serve_the_next_run_by_its_folder(tmp_path, generated):
-    run_here(tmp_path / "first", SAMPLED)
-    generated.clear()
-    run_here(tmp_path / "second", [f"cache={tmp_path / 'first'}", *SAMPLED, "final=vote"])
-    assert not generated
 
 
 def test_what_the_option_says(tmp_path, generated, capsys):

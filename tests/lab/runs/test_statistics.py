@@ -1,30 +1,18 @@
 """Statistics against closed forms, limits and enumeration."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from soft_reasoning.lab.reports.statistics import holm, paired_bootstrap, paired_permutation, wilson
-from soft_reasoning.lab.runs.metrics import pass_at
 
 
 @pytest.mark.parametrize(("correct", "n"), [(0, 5), (3, 7), (40, 40), (77, 100)])
 def test_intervals_of_shares_are_wilsons(correct, n):
     expected = binomtest(correct, n).proportion_ci(method="wilson")
     assert wilson(correct / n, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_there_is_no_interval_without_problems():
-    assert np.isnan([*wilson(math.nan, 5), *wilson(math.nan, 0)]).all()
-
-
-def test_pass_at_m_is_the_share_of_subsets_with_a_right_one():
-    for n, correct, m in ((1, 0, 1), (1, 1, 1), (7, 2, 3), (7, 5, 3), (8, 3, 8)):
-        subsets = list(itertools.combinations([1] * correct + [0] * (n - correct), m))
-        assert pass_at(n, correct, m) == pytest.approx(sum(map(any, subsets)) / len(subsets))
 
 
 def test_bootstrap_agrees_with_the_normal_interval_and_with_plain_resampling():

@@ -1,5 +1,7 @@
 """A small run for tests: the shipped fake engine and Soft Reasoning on it."""
 
+import json
+
 from omegaconf import OmegaConf
 
 from soft_reasoning.answers import Grader
@@ -8,7 +10,7 @@ from soft_reasoning.configuration.context import build_context, build_engine, bu
 from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.manifest import build_manifest
 from soft_reasoning.lab.runs.metrics import measure
-from soft_reasoning.lab.runs.records import Record, Store
+from soft_reasoning.lab.runs.records import Record, Store, read_records
 from soft_reasoning.lab.runs.runner import LocalLauncher, describe_run, run, write_results
 from soft_reasoning.types import Problem
 
@@ -49,12 +51,15 @@ def solve(problems, method, context, folder, config, *, max_live=64, **more):
     return run(problems, launcher, context.grader, folder, {"progress": False, **config}, **more)
 
 
-def without_replays(record):
-    """The line of a record without its counts of replayed tokens."""
-    line = record.line()
-    for used in line["usage"].values():
-        del used["replayed_tokens"]
-    return line
+def kept(folder):
+    """The records as text, by problem, which must be byte-identical but for the replayed tokens."""
+    lines = [record.line() for record in read_records(folder)]
+    for line in lines:
+        for used in line["usage"].values():
+            del used["replayed_tokens"]
+    texts = {line["doc_id"]: json.dumps(line) for line in lines}
+    assert len(texts) == len(lines)  # none twice
+    return texts
 
 
 def summarise(rows, *, seconds=None, peaks=None, **more):
