@@ -3,7 +3,7 @@
     python -m experiments.bench_served engines --model qwen25_coder_0_5b --threads 1
     python -m experiments.bench_served transport
 
-``engines`` loads the file in a process for each engine, and decodes 32 tokens after a prompt of 192 for 1, 5,
+``engines`` loads the file in a process for each engine, and decodes 16 tokens after a prompt of 192 for 1, 5,
 10 and 40 rows: seconds to load, memory of the process and of its server, and tokens per second.
 ``transport`` sends requests to a server that computes nothing, with 1, 32 and 256 in flight: CPU milliseconds
 of this process per request, for a prompt of 200 ids and for its rows, and the memory after 10,000 requests.
@@ -28,7 +28,7 @@ from soft_reasoning.engine.served import llamacpp, served
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.types import Request, Sampling
 
-ROWS, PROMPT, NEW = (1, 5, 10, 40), 192, 32
+ROWS, PROMPT, NEW = (1, 5, 10, 40), 192, 16
 ENGINES = ("hf float32", "hf bfloat16", "llamacpp")
 
 
@@ -39,8 +39,9 @@ def engines(model: str, threads: int) -> Table:
         command = [sys.executable, "-m", __spec__.name, "one", "--model", model, "--threads", str(threads)]
         done = subprocess.run([*command, "--engine", name], stdout=subprocess.PIPE, text=True, check=True)
         rows.append([name, *json.loads(done.stdout.splitlines()[-1])])
+        print(*rows[-1], file=sys.stderr)
     columns = ["engine", "loading, s", "memory, GB", *(f"{n} rows, tokens/s" for n in ROWS)]
-    return Table.from_rows(columns, rows) if hasattr(Table, "from_rows") else Table(columns, rows)
+    return Table(columns, rows)
 
 
 def one(model: str, threads: int, name: str) -> list[str]:
@@ -129,7 +130,7 @@ def transport(requests: int) -> Table:
     finally:
         server.kill()
     columns = ["in flight", "ids, ms", f"rows of {engine.hidden_size}, ms", f"MB after {requests:,} more"]
-    return Table.from_rows(columns, rows) if hasattr(Table, "from_rows") else Table(columns, rows)
+    return Table(columns, rows)
 
 
 def main() -> None:

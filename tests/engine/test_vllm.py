@@ -8,7 +8,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
-from soft_reasoning.engine.served import vllm
+from soft_reasoning.engine.served import served, vllm
+from soft_reasoning.engine.served.starting import StartedServer
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engine.models import BASE, FAMILIES, random_ids
@@ -71,6 +72,27 @@ class TestVLLM(EngineContract):
         every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
         assert self.close(logits_after(engine, prompts, named), every[:, named])
+
+
+@needs_vllm
+class TestWithoutRows(EngineContract):
+    """A server that somebody started without our flags."""
+
+    rounding = 1e-4
+
+    @pytest.fixture(scope="class")
+    def engine(self, tmp_path_factory):
+        path = saved(tmp_path_factory.mktemp("model"), "llama")
+        command = [f"{ENVIRONMENT}/bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", path]
+        command += ["--port", "{port}", "--dtype", "float32", "--enforce-eager", "--block-size", "32"]
+        server = StartedServer("vllm", [*command, "--no-enable-chunked-prefill"])
+        engine = served(server.url)  # its tokenizer is in the folder that the server names
+        yield engine
+        engine.close()
+        server.close()
+
+    def test_it_offers_no_rows(self, engine):
+        assert engine.offers == {"ids", "logprobs"}
 
 
 @needs_vllm

@@ -28,7 +28,7 @@ from soft_reasoning.types import Completion, FinishReason, Request, TopLogprobs,
 MOST_NAMED = 128
 """Maximum number of token ids for which vLLM returns log-probabilities by id."""
 HOTTEST = 2.0
-"""The highest temperature at which servers sample."""
+"""The highest temperature at which most servers sample."""
 TURN = 32
 """Most tokens that a server generates between two checks of a deadline."""
 SAME = 0.1
@@ -169,7 +169,7 @@ class TokenEngine(ServedEngine):
         temperature, top_k, top_p = sampling = settings(request.sampling, count)
         reads = request.next_logits is not False and not count
         other = sampling != settings(request.sampling, count + 1)
-        hot = other or (temperature > HOTTEST and "logits" in self.offers)
+        hot = other or (temperature > HOTTEST and not self.facts["hot"])
         if max_tokens == 0 or reads or hot or count < request.min_new_tokens:
             body = {"max_tokens": 1, "temperature": 0.0, **self._logprobs(row, temperature, top_k)}
             receive = self._receive_logprobs
@@ -288,9 +288,13 @@ class TokenEngine(ServedEngine):
                 f"text to it ({counts[0]} and {counts[1]} tokens for {len(ids)} ids); name its own, or leave "
                 "it out to send messages"
             )
+        try:
+            hot = bool(ask(prompt=ids, temperature=HOTTEST + 1))
+        except Refused:
+            hot = False
         drawn = [ask(prompt=ids, temperature=1.0, seed=7, min_p=0.0) for _ in range(2)]
         seeded = drawn[0]["choices"][0]["text"] == drawn[1]["choices"][0]["text"]
-        logits = self._returns_named_logits(ids)
+        logits = self._returns_logits(ids)
         rows = logits and embeddings is not None and self._takes_rows(embeddings, ids, first)
         self.offers |= {"logits"} if logits else frozenset()
         self.offers |= {"rows"} if rows else frozenset()
@@ -299,20 +303,24 @@ class TokenEngine(ServedEngine):
             "build": by_ids.get("system_fingerprint"),
             "greedy": by_ids["choices"][0]["text"],
             "seeded": seeded,
+            "hot": hot,
             "offers": sorted(self.offers),
         }
         if not seeded:
             log.warning("the server repeats no sample for a seed: results cannot be reproduced")
 
-    def _returns_named_logits(self, ids: Sequence[int]) -> bool:
+    def _returns_logits(self, ids: Sequence[int]) -> bool:
+        """Whether log-probabilities of named tokens and of all tokens come as they were asked for."""
         named = sorted({*ids})[:2]
         body = {"model": self.name, "prompt": ids, "max_tokens": 1, "temperature": 0.0}
-        wanted = {"logprobs": len(named), "logprob_token_ids": named, "return_tokens_as_token_ids": True}
+        asked = ({"logprobs": 2, "logprob_token_ids": named}, {"logprobs": -1})
         try:
-            [(_, _, top)] = read_tokens(self.server.post("/completions", **body, **wanted))
-        except UserError:
+            replies = [self.server.post("/completions", **body, **self._options(), **more) for more in asked]
+            [some], [every] = map(read_tokens, replies)
+        except (UserError, ValueError):
             return False
-        return {token for token, _ in top} >= {*named}
+        found = {token for token, _ in some[2]}
+        return found >= {*named} and len(every[2]) >= self.vocabulary
 
     def _takes_rows(self, embeddings: Callable[[], Any], ids: Sequence[int], first: Sequence[Any]) -> bool:
         """Whether rows of embeddings act as the ids whose rows they are."""
