@@ -34,7 +34,7 @@ class Learnt:
 
     Attributes:
         made_for: The model's weights and the prompt, by :func:`made_for`.
-        questions: The :func:`question_fingerprint` of each question that it was learnt from, by its id.
+        questions: The fingerprint of each question that it was learnt from, by its id.
 
     Raises:
         OptionError: For a field of another type or shape, or a number that is not finite in 32 bits.
@@ -115,22 +115,12 @@ class Learnt:
             UserError: In one line that names one of them.
         """
         known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for p in problems if (mark := question_fingerprint(p)) in known]
+        seen = [known[mark] for p in problems if (mark := p.fingerprint) in known]
         if seen:
             raise UserError(
                 f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
                 f"was, such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
-
-
-def question_fingerprint(problem: Problem) -> str:
-    """Return sixteen hexadecimal digits that identify a question and the messages before it.
-
-    Texts are equal up to white space and case.
-    """
-    texts = [*(text for _, text in problem.messages), problem.question]
-    words = [" ".join(text.split()).casefold() for text in texts]
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def distinct(problems: Sequence[Problem]) -> list[Problem]:
@@ -140,7 +130,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
     """
     first: dict[str, Problem] = {}
     for problem in problems:
-        first.setdefault(question_fingerprint(problem), problem)
+        first.setdefault(problem.fingerprint, problem)
     if repeated := len(problems) - len(first):
         log.warning("%d of %d questions repeat others and are left out", repeated, len(problems))
     return list(first.values())
@@ -148,7 +138,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
 
 def origin(context: Context, problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
     """Return the fields of :class:`Learnt` for what is learnt from ``problems``."""
-    questions = {problem.id: question_fingerprint(problem) for problem in problems}
+    questions = {problem.id: problem.fingerprint for problem in problems}
     return {"made_for": made_for(context), "questions": questions}
 
 

@@ -56,6 +56,7 @@ def finished(
     results = {
         "problems": 10,
         "graded": 10,
+        "questions": 10,
         "exact_match": accuracy,
         "coverage": coverage,
         "after_each_round": [],
