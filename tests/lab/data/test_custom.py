@@ -74,6 +74,26 @@ def test_rows_of_other_types_have_no_choices_in_a_table_that_has_the_column(tmp_
     ]
 
 
+def test_choices_in_a_column_of_text_are_a_list_in_json(tmp_path):
+    assert choices(tmp_path, ('["a", "b"]', "B")) == ["B"]
+    assert choices(tmp_path, ('{"text": ["x", "y"], "label": ["B", "C"]}', "C")) == ["B"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["['a', 'b']", "a|b", "a", "5", '"ab"', "[" * 10**5, '["a"]', {"text": ["a", "b"], "label": ["A"]}]
+    + [{"text": ["a", "b"], "label": 5}],
+)
+def test_choices_that_are_no_list_are_refused_with_their_row(tmp_path, value):
+    named = pytest.raises(
+        UserError, match=r"line 1: expected 2 to 26 choices in field 'c', .* JSON list, got "
+    )
+    with named:
+        choices(tmp_path, (value, "B"))
+    with pytest.raises(UserError, match="expected 2 to 26 choices in field 'choices'"):
+        Columns("q", "a", answer_type="choice")({"q": "Which?", "choices": value, "a": "B"}, 0)
+
+
 def test_rows_that_disagree_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"line 2: .*by from_0 or from_1, as all rows do, got 'red'"):
         choices(tmp_path, (WORDS, 1), (WORDS, "red"))
