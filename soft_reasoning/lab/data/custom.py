@@ -91,10 +91,11 @@ class Columns:
         if kind == "choice":
             ways = WAYS if self.answer_as is None else [self.answer_as]
             return LETTERS[next(iter(self._indices(row, ways).values()))]
-        if kind not in ("number", "boolean"):
+        readers = {"number": fields.number, "boolean": fields.boolean, "json": fields.json_value}
+        if kind not in readers:
             return fields.text(row, column)
         try:
-            return fields.number(row, column) if kind == "number" else fields.boolean(row, column)
+            return readers[kind](row, column)
         except UserError as error:
             raise UserError(
                 f"{error}; dataset.answer_type={kind} sets the type of all answers, and a column answer_type "

@@ -110,3 +110,16 @@ def test_a_column_of_another_name_is_told_how_to_be_named(tmp_path):
     file.write_text("Frage,Antwort\n1 + 2?,3\n", encoding="utf-8")
     with pytest.raises(UserError, match="got Frage, Antwort; name yours, such as dataset.row.question=Frage"):
         build_dataset(compose_config([f"dataset={file}"])).problems()
+
+
+@pytest.mark.parametrize("gold", ['{"b": [1]}', {"b": [1]}, ' {"b":[1]}\n'])
+def test_a_gold_answer_in_json_is_an_object_or_its_text(gold):
+    assert Columns("q", "a", answer_type="json")({"q": "Which?", "a": gold}, 0).gold == '{"b": [1]}'
+
+
+@pytest.mark.parametrize(
+    "gold", ["{b: 1}", 5, "5", '{"a": 1} {"b": 1}', "so [1]", {"b": math.nan}, [[1e999]], True]
+)
+def test_a_gold_answer_that_no_answer_can_equal_is_refused(gold):
+    with pytest.raises(UserError, match="expected a JSON object or array in field 'a', got "):
+        Columns("q", "a", answer_type="json")({"q": "Which?", "a": gold}, 0)
