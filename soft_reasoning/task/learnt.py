@@ -6,14 +6,15 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 
-from soft_reasoning.checks import OptionError, local_path
+from soft_reasoning.checks import OptionError, finite, local_path
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
@@ -56,13 +57,10 @@ class Learnt:
                 raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
         for name, dimensions in self.numbers.items():
             values: object = getattr(self, name)
-            try:
-                table = torch.tensor(values, dtype=torch.float64)
-            except (TypeError, ValueError, RuntimeError, OverflowError):  # texts, rows of several lengths
-                table = torch.empty(0)
-            if table.ndim != dimensions or not table.numel() or not (table.abs() <= LARGEST).all():
+            table = np.array(values, dtype=object)  # rows of several lengths are no numbers in it
+            if table.ndim != dimensions or not table.size or not all(map(_is_number, table.flat)):
                 raise OptionError(name, f"expected {SHAPES[dimensions]}, all finite, got {values!r:.40}")
-            object.__setattr__(self, name, table.tolist())
+            object.__setattr__(self, name, table.astype(float).tolist())
 
     @property
     def hidden_size(self) -> float:
@@ -80,7 +78,8 @@ class Learnt:
             return source
         path = local_path(cls.option, cast(str, source))
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**dict.fromkeys(each.name for each in fields(cls)) | content)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             expected = f"expected a file that {cls.command} wrote"
@@ -121,6 +120,10 @@ class Learnt:
                 f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
                 f"was, such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
+
+
+def _is_number(value: object) -> bool:
+    return finite(value) and abs(value) <= LARGEST
 
 
 def distinct(problems: Sequence[Problem]) -> list[Problem]:
