@@ -90,6 +90,16 @@ class Problem:
         """The shortened id, for messages; a question from Python has its text as its id."""
         return shortened(self.id)
 
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that identify the question and the messages before it.
+
+        Texts are equal up to white space and case.
+        """
+        texts = [*(text for _, text in self.messages), self.question]
+        words = [" ".join(text.split()).casefold() for text in texts]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
     def without_gold(self) -> Problem:
         """Return the problem without its reference answer, for verifiers."""
         return replace(self, gold=None, doc={})

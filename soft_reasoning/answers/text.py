@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import re
 import textwrap
 import unicodedata
 import warnings
 from contextlib import suppress
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -95,13 +95,14 @@ def same_json(a: str, b: str, absolute: float, relative: float) -> bool:
             return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
         if isinstance(a, list) and isinstance(b, list):
             return len(a) == len(b) and all(map(same, a, b))
-        if isinstance(a, float) and isinstance(b, float):
-            return a == b or math.isclose(a, b, rel_tol=relative, abs_tol=absolute)
+        if isinstance(a, Decimal) and isinstance(b, Decimal):
+            bound = max(Decimal(str(absolute)), Decimal(str(relative)) * max(abs(a), abs(b)))
+            return a == b or abs(a - b) <= bound
         return type(a) is type(b) and a == b
 
-    try:
-        return same(json.loads(a, parse_int=float), json.loads(b, parse_int=float))
-    except (ValueError, RecursionError, OverflowError):  # no JSON, or numbers beyond floats
+    try:  # floats would round large integers
+        return same(*(json.loads(text, parse_int=Decimal, parse_float=Decimal) for text in (a, b)))
+    except (ValueError, RecursionError, ArithmeticError):  # no JSON, or exponents beyond all measure
         return a.split() == b.split()
 
 

@@ -6,14 +6,15 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 
-from soft_reasoning.checks import OptionError, local_path
+from soft_reasoning.checks import OptionError, finite, local_path
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.schedule.method import Context
 from soft_reasoning.types import Problem, UserError
@@ -34,7 +35,7 @@ class Learnt:
 
     Attributes:
         made_for: The model's weights and the prompt, by :func:`made_for`.
-        questions: The :func:`question_fingerprint` of each question that it was learnt from, by its id.
+        questions: The fingerprint of each question that it was learnt from, by its id.
 
     Raises:
         OptionError: For a field of another type or shape, or a number that is not finite in 32 bits.
@@ -56,13 +57,10 @@ class Learnt:
                 raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
         for name, dimensions in self.numbers.items():
             values: object = getattr(self, name)
-            try:
-                table = torch.tensor(values, dtype=torch.float64)
-            except (TypeError, ValueError, RuntimeError, OverflowError):  # texts, rows of several lengths
-                table = torch.empty(0)
-            if table.ndim != dimensions or not table.numel() or not (table.abs() <= LARGEST).all():
+            table = np.array(values, dtype=object)  # rows of several lengths are no numbers in it
+            if table.ndim != dimensions or not table.size or not all(map(_is_number, table.flat)):
                 raise OptionError(name, f"expected {SHAPES[dimensions]}, all finite, got {values!r:.40}")
-            object.__setattr__(self, name, table.tolist())
+            object.__setattr__(self, name, table.astype(float).tolist())
 
     @property
     def hidden_size(self) -> float:
@@ -80,7 +78,8 @@ class Learnt:
             return source
         path = local_path(cls.option, cast(str, source))
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**dict.fromkeys(each.name for each in fields(cls)) | content)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             expected = f"expected a file that {cls.command} wrote"
@@ -115,7 +114,7 @@ class Learnt:
             UserError: In one line that names one of them.
         """
         known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for p in problems if (mark := question_fingerprint(p)) in known]
+        seen = [known[mark] for p in problems if (mark := p.fingerprint) in known]
         if seen:
             raise UserError(
                 f"{self.option}: expected questions that it was not learnt from, got {len(seen)} that it "
@@ -123,14 +122,8 @@ class Learnt:
             )
 
 
-def question_fingerprint(problem: Problem) -> str:
-    """Return sixteen hexadecimal digits that identify a question and the messages before it.
-
-    Texts are equal up to white space and case.
-    """
-    texts = [*(text for _, text in problem.messages), problem.question]
-    words = [" ".join(text.split()).casefold() for text in texts]
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+def _is_number(value: object) -> bool:
+    return finite(value) and abs(value) <= LARGEST
 
 
 def distinct(problems: Sequence[Problem]) -> list[Problem]:
@@ -140,7 +133,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
     """
     first: dict[str, Problem] = {}
     for problem in problems:
-        first.setdefault(question_fingerprint(problem), problem)
+        first.setdefault(problem.fingerprint, problem)
     if repeated := len(problems) - len(first):
         log.warning("%d of %d questions repeat others and are left out", repeated, len(problems))
     return list(first.values())
@@ -148,7 +141,7 @@ def distinct(problems: Sequence[Problem]) -> list[Problem]:
 
 def origin(context: Context, problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
     """Return the fields of :class:`Learnt` for what is learnt from ``problems``."""
-    questions = {problem.id: question_fingerprint(problem) for problem in problems}
+    questions = {problem.id: problem.fingerprint for problem in problems}
     return {"made_for": made_for(context), "questions": questions}
 
 

@@ -42,9 +42,20 @@ def test_a_point_is_a_file_for_its_model_and_prompt(context, tmp_path):
     point.check_unseen([Problem("new", "Another?", "1")])
 
 
-POINT = {"vectors": [[0.5, 1.0]], "u": [0.5]}
-PROBE = {"weights": [0.5, 1.0], "vote_weight": 1.0, "bias": 0.0}
-NUMBERS = ["NaN", "Infinity", "1e39", "1" + 400 * "0", '"1"', "null", "[1]", "[]"]
+POINT = {"vectors": [[0.5, 1.0]], "u": [0.5], "anchored": False, "made_for": {}, "questions": {}}
+PROBE = {"weights": [0.5, 1.0], "vote_weight": 1.0, "bias": 0.0, "made_for": {}, "questions": {}}
+NUMBERS = [
+    "NaN",
+    "Infinity",
+    "1e39",
+    "1" + 400 * "0",
+    '"1"',
+    "null",
+    "true",
+    "[1]",
+    "[]",
+    "[" * 900 + "]" * 900,
+]
 FIELDS = [(TaskPoint, POINT, "vectors"), (TaskPoint, POINT, "u"), *((Probe, PROBE, name) for name in PROBE)]
 
 
@@ -72,6 +83,14 @@ def test_a_damaged_field_is_one_line_with_file_and_field(tmp_path, kind, content
     rejects(kind, tmp_path / "learnt.json", text, field)
 
 
+@pytest.mark.parametrize("kind", [TaskPoint, Probe])
+def test_a_file_lacks_no_field(tmp_path, kind):
+    whole = POINT if kind is TaskPoint else PROBE
+    for field in whole:
+        rest = {name: value for name, value in whole.items() if name != field}
+        rejects(kind, tmp_path / "learnt.json", json.dumps(rest), field)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "5", "\ufeff{}", '{"u": [', "[" * 100_000, "\0"])
 def test_another_file_is_one_line(tmp_path, text):
     rejects(TaskPoint, tmp_path / "learnt.json", text)
@@ -88,10 +107,10 @@ def rejects(kind, path, text, field=""):
 
 
 def test_numbers_for_another_width_are_refused(context):
-    point = TaskPoint(**POINT, made_for=made_for(context))
+    point = TaskPoint(**POINT | {"made_for": made_for(context)})
     with pytest.raises(UserError, match="point: expected numbers for a hidden size of"):
         list(drive(PROBLEMS[:1], SoftToken(point=point), context))
     size = context.engine.hidden_size
     for weights in ([1.0, 2.0], [1.0] * (2 * size + 1)):
         with pytest.raises(UserError, match=f"probe: expected numbers for a hidden size of {size}, got"):
-            Probe(**PROBE | {"weights": weights}, made_for=made_for(context)).check_fits(context)
+            Probe(**PROBE | {"weights": weights, "made_for": made_for(context)}).check_fits(context)

@@ -122,7 +122,7 @@ def test_another_model_prompt_or_engine_is_refused_in_one_line(task, probe):
     candidates = [Candidate("The answer is 5.", "5", 0)]
     with pytest.raises(UserError, match="probe: expected one that was made for this model"):
         value(problems[35], other, lambda p, c: verifier.verify(p, candidates, c, ()))
-    with pytest.raises(UserError, match="expected an engine with hidden states"):
+    with pytest.raises(UserError, match="expected an engine with hidden states, got FakeEngine"):
         fake.add([Request((1, 2), max_new_tokens=0, hidden_state=DEPTH)])
 
 

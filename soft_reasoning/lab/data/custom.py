@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -25,9 +27,9 @@ class Columns:
 
     A field ``answer_type`` of a row is that row's type of answer.
 
-    ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
-    the question as (A), (B), .... By default it is the field of that name, where a row of type choice has
-    one. ``answer=None`` loads questions without gold answers.
+    ``choices`` is a list of texts, a mapping with the lists ``text`` and ``label``, or JSON of these. It is
+    listed under the question as (A), (B), .... By default it is the field of that name, where a row of type
+    choice has one. ``answer=None`` loads questions without gold answers.
 
     Gold answers name a choice in one of the ``WAYS``: ``answer_as``, or the first that fits, for all rows of
     a file (:meth:`over`).
@@ -89,10 +91,11 @@ class Columns:
         if kind == "choice":
             ways = WAYS if self.answer_as is None else [self.answer_as]
             return LETTERS[next(iter(self._indices(row, ways).values()))]
-        if kind not in ("number", "boolean"):
+        readers = {"number": fields.number, "boolean": fields.boolean, "json": fields.json_value}
+        if kind not in readers:
             return fields.text(row, column)
         try:
-            return fields.number(row, column) if kind == "number" else fields.boolean(row, column)
+            return readers[kind](row, column)
         except UserError as error:
             raise UserError(
                 f"{error}; dataset.answer_type={kind} sets the type of all answers, and a column answer_type "
@@ -102,18 +105,21 @@ class Columns:
     def _choices(self, row: Doc) -> tuple[list[str], list[str]]:
         """The texts and labels of a row's choices; empty if it has none."""
         column, choosing = self.choices or "choices", self._type_of(row) == "choice"
-        if self.choices is None:
-            listed = choosing and isinstance(row.get(column), list | Mapping)
-        else:
-            listed = choosing or bool(row.get(column))  # a table has the column in every row
-        if not listed:
-            return [], []
+        given = row.get(column)
+        if self.choices is None and (not choosing or given in (None, "")) or not (choosing or given):
+            return [], []  # a table has the column in every row
         self._require(row, "choices")
         texts, labels = fields.value(row, column), []
+        with suppress(ValueError, RecursionError):  # a column of CSV is text
+            texts = json.loads(texts) if isinstance(texts, str) else texts
         if isinstance(texts, Mapping):
             texts, labels = texts.get("text"), texts.get("label") or []
-        if not isinstance(texts, list) or not 2 <= len(texts) <= len(LETTERS):
-            raise UserError(f"expected 2 to 26 choices in field '{column}', got {str(texts)[:60]}")
+        sizes = [len(part) if isinstance(part, list) else -1 for part in (texts, labels)]
+        if not 2 <= sizes[0] <= len(LETTERS) or sizes[1] not in (0, sizes[0]):
+            raise UserError(
+                f"expected 2 to 26 choices in field '{column}', as a list with as many labels or none, or a "
+                f"JSON list, got {given!s:.60}"
+            )
         texts, labels = ([fields.text({column: each}, column) for each in part] for part in (texts, labels))
         return texts, labels
 

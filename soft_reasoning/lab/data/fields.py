@@ -5,11 +5,14 @@ Each function raises UserError with the expected and the actual value; the data 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from soft_reasoning.answers import number as numbers
+from soft_reasoning.answers.text import read_json
 from soft_reasoning.types import UserError
 
 Doc: TypeAlias = Mapping[str, Any]
@@ -48,6 +51,17 @@ def canonical_number(content: Any, name: str) -> str:
     if number is None or number.answer is None:
         raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
     return number.answer
+
+
+def json_value(doc: Doc, name: str) -> str:
+    """Return a field's JSON object or array as an answer's text; the field may hold its text or itself."""
+    content = value(doc, name)
+    with suppress(TypeError, ValueError, RecursionError):  # such as a date, NaN
+        content = content if isinstance(content, str) else json.dumps(content, allow_nan=False)
+    reading = read_json(plain := str(content).strip())
+    if reading is None or reading.answer is None or reading.end - reading.start < len(plain):
+        raise UserError(f"expected a JSON object or array in field '{name}', got {plain[:60]!r}")
+    return reading.answer
 
 
 def boolean(doc: Doc, name: str) -> str:

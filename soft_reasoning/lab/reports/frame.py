@@ -192,7 +192,7 @@ def by_setting(runs: Frame) -> Frame:
         ],
         axis=1,
     ).reset_index()
-    problems = settings["results"].map(lambda results: fmean(run["graded"] for run in results))
+    problems = settings["results"].map(lambda results: fmean(run["questions"] for run in results))
     for name in shares:  # verdicts are several for each problem, and do not vary as single answers do
         known = problems * (name != VERDICTS)
         intervals = [wilson(share, n) for share, n in zip(settings[name], known, strict=True)]
@@ -249,23 +249,29 @@ def against(settings: Frame, reference: str) -> Frame:
 
 
 def _grades(folders: Sequence[str]) -> Frame:
-    """For each graded problem the share of its runs with a ``right`` answer, and the number of ``seeds``."""
-    corrects = [(name, grade.correct) for f in folders for name, grade in read_grades(Path(f)).items()]
-    grades: Frame = pd.DataFrame(corrects, columns=["problem", "correct"]).astype({"correct": float}).dropna()
-    return grades.groupby("problem")["correct"].agg(right="mean", seeds="size")
+    """For each graded question the share of ``right`` answers, and the ``number`` of answers.
+
+    Problems with the same question count as one, since they are right or wrong together.
+    """
+    grades: Frame = pd.DataFrame(
+        [(g.question or name, g.correct) for f in folders for name, g in read_grades(Path(f)).items()],
+        columns=["question", "correct"],
+    )
+    known = grades.astype({"correct": float}).dropna()
+    return known.groupby("question")["correct"].agg(right="mean", number="size")
 
 
 def _difference(grades: Frame, base: Frame) -> list[float]:
     """The paired difference of mean correctness with its interval, n and p.
 
-    A problem weighs as the number of seeds with it in both. With the same problems in every seed all weights
-    are 1. If each seed draws its own problems, the means are the accuracies over all pairs of a seed and a
-    problem.
+    A question weighs as the number of answers to it in both. With the same problems in every seed, and each
+    question once, all weights are 1. If each seed draws its own problems, the means are the accuracies over
+    all pairs of a seed and a problem.
     """
     both = grades.join(base, how="inner", rsuffix="_base")
     if both.empty:
         return [math.nan] * 5
-    seeds = both[["seeds", "seeds_base"]].min(axis=1)
-    weights = seeds * len(both) / seeds.sum()
+    number = both[["number", "number_base"]].min(axis=1)
+    weights = number * len(both) / number.sum()
     pair = (weights * both["right"]).tolist(), (weights * both["right_base"]).tolist()
     return [*paired_bootstrap(*pair), len(both), paired_permutation(*pair)]

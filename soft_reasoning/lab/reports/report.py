@@ -50,6 +50,8 @@ ONE_TEXT = (
 )
 """Share of such questions from which the report warns."""
 
+REPEATED = "{repeated} of {graded} questions repeat others; an interval counts each question once."
+
 INTERVALS = "Intervals are at 95 % (Wilson's score), for drawing other questions."
 
 SHOWN = 20
@@ -74,7 +76,7 @@ def write_report(folder: Path) -> list[str]:
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
-        plots.after_each_round(rounds, metrics["graded"], folder / ROUNDS_PLOT)
+        plots.after_each_round(rounds, metrics["questions"], folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
     if one_text(config, share := metrics["one_text"]):
         sigma = flatten(config)["method.embedding.sigma"]
@@ -83,6 +85,8 @@ def write_report(folder: Path) -> list[str]:
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
         notes.append(line)
+    if repeated := metrics["graded"] - metrics["questions"]:
+        notes.append(REPEATED.format(repeated=repeated, graded=metrics["graded"]))
     title = f"{method_name(config)} on {flatten(config).get('dataset.name')}"
     grader = metrics["grader"]
     settings = " ".join(f"{key}={value}" for key, value in grader.items())
@@ -161,8 +165,8 @@ def build_tables(metrics: Json) -> dict[str, Table]:
     """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
-        "accuracy %": lambda row: _share(row, "exact_match", row["problems"]),
-        "coverage %": lambda row: _share(row, "coverage", row["problems"]),
+        "accuracy %": lambda row: _share(row, "exact_match"),
+        "coverage %": lambda row: _share(row, "coverage"),
     }
     in_round = {
         "accuracy %": lambda row: percent(row["accuracy"]),
@@ -204,25 +208,20 @@ def _times(seconds: Mapping[str, float]) -> Table:
     return Table.from_rows("kind", parts.items(), columns, "Cost")
 
 
-def _share(metrics: Json, name: str, problems: int) -> str:
-    """Format a share of ``problems`` with its interval, in percent."""
+def _share(metrics: Json, name: str) -> str:
+    """Format a share of the questions with its interval, in percent."""
     value = metrics.get(name)
-    return MISSING if value is None else estimate(value, *wilson(value, problems))
+    return MISSING if value is None else estimate(value, *wilson(value, metrics["questions"]))
 
 
 def _headline(metrics: Json) -> Table:
-    problems = metrics["graded"]
-
-    def shown(name: str) -> str:
-        return _share(metrics, name, problems)
-
     rows = [
         ["Answers", ""],
         ["problems", count(metrics["problems"])],
-        ["accuracy %", shown("exact_match")],
-        ["coverage (any candidate is correct) %", shown("coverage")],
-        [f"coverage by {COVERAGE_AT} candidates %", shown(f"coverage@{COVERAGE_AT}")],
-        *([f"{name} %", shown(name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
+        ["accuracy %", _share(metrics, "exact_match")],
+        ["coverage (any candidate is correct) %", _share(metrics, "coverage")],
+        [f"coverage by {COVERAGE_AT} candidates %", _share(metrics, f"coverage@{COVERAGE_AT}")],
+        *([f"{name} %", _share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["correct candidates %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         ["Search", ""],

@@ -73,6 +73,7 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
         decided=[p["decided"] for p in proposals if p.get("decided") is not None],
         after_rounds=[*_after_rounds(record, grader, final)],
         usage={role: asdict(usage) for role, usage in result.usage.items()},
+        question=problem.fingerprint,
     )
 
 

@@ -44,7 +44,7 @@ def measure(
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
     rows, costs = sorted(graded, key=lambda row: row.id), costs or {}
-    problems = _numeric([_problem(row) for row in rows], ["answer", "difficulty"], PROBLEM)
+    problems = _numeric([_problem(row) for row in rows], ["answer", "difficulty", "question"], PROBLEM)
     candidates = _candidates(rows)
     with_gold = problems[problems["correct"].notna()]
     graded_candidates = candidates[candidates["correct"].notna()]
@@ -52,6 +52,7 @@ def measure(
     return {
         "problems": len(rows),
         "graded": len(with_gold),
+        "questions": with_gold["question"].nunique(),
         "exact_match": _mean(with_gold["correct"]),
         "coverage": _mean(with_gold["covered"]),
         f"coverage@{COVERAGE_AT}": _mean(with_gold["covered_first"]),
@@ -77,6 +78,7 @@ def measure(
         "by_difficulty": {
             level: {
                 "problems": len(group),
+                "questions": group["question"].nunique(),
                 "exact_match": _mean(group["correct"]),
                 "coverage": _mean(group["covered"]),
             }
@@ -97,7 +99,7 @@ def _numeric(rows: Sequence[Json], texts: Sequence[str], numbers: Sequence[str])
 
 def _problem(row: Graded) -> dict[str, Any]:
     first = any(right for _, right in row.candidates[:COVERAGE_AT])
-    return {**vars(row), "rounds": row.rounds, "covered_first": first}
+    return {**vars(row), "rounds": row.rounds, "covered_first": first, "question": row.question or row.id}
 
 
 def _candidates(rows: Sequence[Graded]) -> Frame:

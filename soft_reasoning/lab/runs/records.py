@@ -150,6 +150,7 @@ class Graded:
             answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
             the ``tokens`` so far; the verifier's tokens are split evenly over the rounds.
         usage: Token counts by role.
+        question: The question's fingerprint, which repeated questions share; empty in older runs.
     """
 
     id: str
@@ -171,6 +172,7 @@ class Graded:
     decided: Sequence[float] = ()
     after_rounds: Sequence[Json] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    question: str = ""
 
     @property
     def rounds(self) -> int:

@@ -56,6 +56,26 @@ def test_a_file_names_its_choices_in_one_way(tmp_path, rows, golds):
     assert choices(tmp_path, *rows) == golds
 
 
+def test_choices_in_a_column_of_text_are_a_list_in_json(tmp_path):
+    assert choices(tmp_path, ('["a", "b"]', "B")) == ["B"]
+    assert choices(tmp_path, ('{"text": ["x", "y"], "label": ["B", "C"]}', "C")) == ["B"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["['a', 'b']", "a|b", "a", "5", '"ab"', "[" * 10**5, '["a"]', {"text": ["a", "b"], "label": ["A"]}]
+    + [{"text": ["a", "b"], "label": 5}],
+)
+def test_choices_that_are_no_list_are_refused_with_their_row(tmp_path, value):
+    named = pytest.raises(
+        UserError, match=r"line 1: expected 2 to 26 choices in field 'c', .* JSON list, got "
+    )
+    with named:
+        choices(tmp_path, (value, "B"))
+    with pytest.raises(UserError, match="expected 2 to 26 choices in field 'choices'"):
+        Columns("q", "a", answer_type="choice")({"q": "Which?", "choices": value, "a": "B"}, 0)
+
+
 def test_rows_that_disagree_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"line 2: .*by from_0 or from_1, as all rows do, got 'red'"):
         choices(tmp_path, (WORDS, 1), (WORDS, "red"))
@@ -72,3 +92,16 @@ def test_a_column_of_another_name_is_told_how_to_be_named(tmp_path):
     file.write_text("Frage,Antwort\n1 + 2?,3\n", encoding="utf-8")
     with pytest.raises(UserError, match="got Frage, Antwort; name yours, such as dataset.row.question=Frage"):
         build_dataset(compose_config([f"dataset={file}"])).problems()
+
+
+@pytest.mark.parametrize("gold", ['{"b": [1]}', {"b": [1]}, ' {"b":[1]}\n'])
+def test_a_gold_answer_in_json_is_an_object_or_its_text(gold):
+    assert Columns("q", "a", answer_type="json")({"q": "Which?", "a": gold}, 0).gold == '{"b": [1]}'
+
+
+@pytest.mark.parametrize(
+    "gold", ["{b: 1}", 5, "5", '{"a": 1} {"b": 1}', "so [1]", {"b": math.nan}, [[1e999]], True]
+)
+def test_a_gold_answer_that_no_answer_can_equal_is_refused(gold):
+    with pytest.raises(UserError, match="expected a JSON object or array in field 'a', got "):
+        Columns("q", "a", answer_type="json")({"q": "Which?", "a": gold}, 0)

@@ -8,15 +8,29 @@ import pytest
 from soft_reasoning.cli.finished import read_solution
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.comparison import compare
-from soft_reasoning.lab.reports.report import write_report, write_tables
+from soft_reasoning.lab.reports.report import build_tables, write_report, write_tables
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
+from soft_reasoning.lab.runs.files import read_json
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.lab.reports.viewed import page_of
 from tests.lab.runs.world import opened, stored
 
 
-def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more):
-    """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
+def finished(
+    folder,
+    method,
+    right,
+    *,
+    seed=0,
+    total=20,
+    first=0,
+    tokens=10,
+    gold="3",
+    budget="own",
+    times=1,
+    **more,
+):
+    """A run of ``total`` questions from ``first`` on, each ``times``, those of ``right`` answered."""
     config = {
         "seed": seed,
         "method": {"name": method, **more},
@@ -29,11 +43,15 @@ def finished(folder, method, right, *, seed=0, total=20, first=0, tokens=10, gol
         rounds = [0] * more["samples"] if "samples" in more else [0, 1]
         candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
         result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
-        results.append((Problem(f"p{i}", "q", gold), result))
+        results += [
+            (Problem(f"p{i}{j * '+'}", f"{j * ' '}q {i}", gold, doc={"difficulty": "easy"}), result)
+            for j in range(times)
+        ]
     independent = method in ("self_consistency", "fire")
     seconds = {"engine": 3.0, "total": 4.0}
     stored(folder, config, results, seconds=seconds, independent=independent)
-    assert write_report(folder) == []
+    repeated = f"{total * (times - 1)} of {total * times} questions repeat others; an interval"
+    assert [note.startswith(repeated) for note in write_report(folder)] == [True] * (times > 1)
     return folder
 
 
@@ -54,7 +72,7 @@ def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path,
     for i in range(20):
         texts = ["3"] * 5 if i < same else ["3", "4", "5", "6", "7"]
         candidates = tuple(Candidate(text, text, 0, reward=0.5) for text in texts)
-        results.append((Problem(f"p{i}", "q", "3"), Result("3", candidates)))
+        results.append((Problem(f"p{i}", f"q{i}", "3"), Result("3", candidates)))
     stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
     notes = write_report(tmp_path)
     assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
@@ -78,7 +96,7 @@ def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answer
             else Candidate("2", "2", 0, generated_tokens=26, finish_reason="eos")
             for j in range(2)
         )
-        results.append((Problem(f"p{i}", "q", "2"), Result("2", candidates)))
+        results.append((Problem(f"p{i}", f"q{i}", "2"), Result("2", candidates)))
     stored(tmp_path, {}, results)
     expected = [] if line is None else [line.replace("26", str(7 + (cut - 1) // 2))]
     assert write_report(tmp_path) == expected
@@ -87,7 +105,7 @@ def test_candidates_that_a_limit_cut_are_counted_in_a_line(tmp_path, cut, answer
 def test_tables_are_written_on_demand(tmp_path):
     finished(tmp_path, "soft_reasoning", range(12))
     assert not (tmp_path / "tables").exists()
-    names = ("headline", "rounds", "time", "tokens", "verifier")
+    names = ("difficulty", "headline", "rounds", "time", "tokens", "verifier")
     saved = sorted(path.name for path in write_tables(tmp_path).iterdir())
     assert saved == [f"{name}.{form}" for name in names for form in ("csv", "tex")]
     assert "accuracy %,60.0,38.7,78.1" in (tmp_path / "tables" / "headline.csv").read_text()
@@ -126,6 +144,22 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert quality.bold == [(0, 5)]  # five problems in one direction have p = 0.06
     assert "](accuracy_against_tokens.svg)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.svg").stat().st_size > 5000
+
+
+def test_a_question_counts_once_in_every_interval(tmp_path):
+    rows = []
+    for times in (1, 3):
+        runs = [
+            finished(tmp_path / f"{method}{times}", method, range(right), times=times)
+            for method, right in (("cot", 6), ("soft_reasoning", 14))
+        ]
+        compare(runs, tmp_path)
+        for table in ("headline", "difficulty"):
+            assert "70.0 (48.1 to 85.5)" in str(build_tables(read_json(runs[1] / "results.json"))[table].rows)
+        rows.append(json.loads((tmp_path / "comparison.json").read_text()))
+    names = ("accuracy low", "accuracy high", "difference", "low", "high", "n", "p")
+    once, thrice = ([[row.get(name) for name in names] for row in each] for each in rows)
+    assert once == thrice and once[0][5] == 20
 
 
 @pytest.mark.slow
