@@ -83,7 +83,8 @@ class Nothing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        named = {f"token_id:{i}": -1.0 for i in (body.get("logprob_token_ids") or ())}
+        ids = range(1000) if body["logprobs"] == -1 else body.get("logprob_token_ids") or ()
+        named = {f"token_id:{i}": -1.0 for i in ids}
         marks = {
             "tokens": ["token_id:5"],
             "token_logprobs": [-1.0],
