@@ -141,7 +141,7 @@ ELSEWHERE = re.compile(
     r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|tune)|point=|probe=|\[group="
     r"|=mine\.[A-Z]|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
-    r"|safetensors model="
+    r"|safetensors model=|-m venv|model=http|bench_served"
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
@@ -161,7 +161,11 @@ def made_small(words):
     asked = " ".join(words)
     if re.search(r"gsm8k|qwen|llama|mistral|OWNER", asked) and "dataset.path=FOLDER" not in asked:
         small += ["dataset=gsm8k", "dataset.path=test.jsonl"]
-    keys = {word.partition("=")[0] for word in small} | {"dataset.shots", "engine.tensor_parallel_size"}
+    keys = {word.partition("=")[0] for word in small} | {
+        "dataset.shots",
+        "engine.tensor_parallel_size",
+        "engine.environment",
+    }
     kept = [word for word in words if word.partition("=")[0] not in keys]
     return [*(single(word) if "-m" in words and "=" in word else word for word in kept), *small]
 
