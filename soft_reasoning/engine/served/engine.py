@@ -229,7 +229,8 @@ class TokenEngine(ServedEngine):
         tokens, count = read_tokens(reply), row.request.top_logprobs
         if count:
             row.top_logprobs += [TopLogprobs(*zip(*top[:count], strict=True)) for *_, top in tokens]
-        self._continue(row, reply, [token for token, *_ in tokens], [logprob for _, logprob, _ in tokens])
+        ids, logprobs = [token for token, *_ in tokens], [logprob for _, logprob, _ in tokens]
+        self._continue(row, reply, ids, logprobs, reply["choices"][0].get("finish_reason") == "stop")
 
     def _receive_logprobs(self, row: RunningRequest, reply: Reply) -> None:
         """Read the log-probabilities, and draw a token from them as the other engines do."""
@@ -245,9 +246,17 @@ class TokenEngine(ServedEngine):
         self._continue(row, reply, [token], [float(logprobs[token])])
 
     def _continue(
-        self, row: RunningRequest, reply: Reply, ids: Sequence[int], logprobs: Sequence[float]
+        self,
+        row: RunningRequest,
+        reply: Reply,
+        ids: Sequence[int],
+        logprobs: Sequence[float],
+        stopped: bool = False,
     ) -> None:
-        """Add tokens to ``row`` and complete it, or send it again if the server stopped before the end."""
+        """Add tokens to ``row`` and complete it, or send it again before its end.
+
+        ``stopped`` says that the server ended the text with them.
+        """
         if not row.ids:
             row.cached_tokens = ((reply.get("usage") or {}).get("prompt_tokens_details") or {}).get(
                 "cached_tokens"
@@ -256,13 +265,9 @@ class TokenEngine(ServedEngine):
         row.ids += ids
         row.logprobs += logprobs
         completion = row.finish(self.eos_ids, self.stops)
-        whole = (
-            len(row.ids) == row.max_new_tokens
-            or row.late()
-            or (not ids and choice["finish_reason"] != "stop")
-        )
+        whole = len(row.ids) == row.max_new_tokens or row.late() or (not ids and not stopped)
         if completion.finish_reason == FinishReason.LENGTH and not whole:
-            if choice.get("finish_reason") != "stop" or self._shows_stop(row):
+            if not stopped or self._shows_stop(row):
                 self.send(row)
                 return
             # llama.cpp leaves out the tokens of a stop string, and more of the last token's text.
