@@ -104,7 +104,7 @@ def test_a_probe_is_fitted_and_judges_a_run_on_other_questions(command):
     assert done.returncode == 0, done.stderr
     assert set(json.loads(Path("run/manifest.json").read_text())["plugins"]) == {"probe.json"}
     refused = command("tune", "engine=fake", *words[:-1], "hydra.run.dir=other")
-    assert refused.returncode == 2 and "hidden_state: expected an engine" in refused.stderr
+    assert refused.returncode == 2 and "expected an engine with hidden states" in refused.stderr
     refused = command("tune", "tune=telepathy")
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "default, probe" in refused.stderr
 
