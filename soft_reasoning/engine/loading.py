@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import sys
 import warnings
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from transformers import (
     GenerationConfig,
     GgufConfig,
 )
-from transformers.integrations.gguf.reader import read_gguf_metadata
+from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
 from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.devices import is_out_of_memory, too_large
@@ -73,6 +74,8 @@ def load(
             options["quantization_config"] = _quantization(path, quantization)
             options.setdefault("device_map", {"": str(device)})
         if is_gguf(path):
+            if Path(path).is_file():
+                check_whole(path)
             name, _, source["gguf_file"] = path.rpartition("/")
             options["quantization_config"] = GgufConfig(dequantize=True)
         config = AutoConfig.from_pretrained(name, **source)
@@ -98,6 +101,20 @@ def load(
         size = model.get_memory_footprint() / 1e6
         log.info("%s is dequantised to %s: %.1f MB of weights", Path(path).name, model.dtype, size)
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
+
+
+def check_whole(file: str) -> None:
+    """Raise an OptionError if a GGUF file ends before its last tensor."""
+    size = Path(file).stat().st_size
+    try:
+        header = GgufHeader.from_file(file)
+        needed = header.data_start + max((t.offset + t.nbytes for t in header.tensors), default=0)
+    except struct.error:  # it ends within the header
+        needed = size + 1
+    if size < needed:
+        raise OptionError(
+            "path", f"expected a whole GGUF file, got {file}, cut off at {size} bytes; download it again"
+        )
 
 
 def generation_of_gguf(file: str) -> GenerationConfig:
