@@ -50,12 +50,8 @@ def one_line(error: BaseException) -> str | None:
             return f"{error.full_key or (named and named[1]) or 'configuration'}: {first}"
         case HydraException():
             return text or " ".join(str(error.__cause__).split())
-        case TypeError() if _is_raised_by("hydra", error):
-            return "a group: expected the name of a choice, such as method=cot, got a list of other values"
-        case ValueError() | RuntimeError() if _is_raised_by("hydra", error) or _is_raised_by(
-            "submitit", error
-        ):
-            return text  # such as a group set to a number, or no Slurm on this machine
+        case ValueError() | RuntimeError() if _is_raised_by("hydra|submitit", error):
+            return text  # such as no Slurm on this machine
         case _:
             return None
 

@@ -22,6 +22,11 @@ from soft_reasoning.types import MAX_NEW_TOKENS
 
 FIELDS = {"optimiser": "search"}
 """Fields of classes that are named otherwise than their group."""
+NEEDED = {
+    **{"engine": "step", "grader": "extract", "launcher": "solve", "logging": "begin"},
+    **{"method": "solve", "tune": "max_new_tokens", "verifier": "verify"},
+}
+"""What the objects of a group must have."""
 RESERVED = ("_target_", "_partial_", "_convert_")
 
 Defaults = Callable[..., Mapping[str, Any]]
@@ -135,9 +140,13 @@ def make(data: Any, key: str = "") -> Any:
         if later:
             return partial(target, **inside)
         try:
-            return target(**inside)
+            part = target(**inside)
         except OptionError as error:
             raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
+        wanted = NEEDED.get(key.rpartition(".")[2])
+        if wanted is not None and not hasattr(part, wanted):
+            raise OptionError(key, f"expected a class with {wanted}, got {data['_target_']}")
+        return part
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return [make(value, key) for value in cast(Sequence[Any], data)]
     return data

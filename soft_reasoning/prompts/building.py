@@ -68,6 +68,10 @@ class Prompts:
         others: Callable[[str], Prompts] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
+        if not isinstance(system, str | None):
+            raise UserError(f"prompt.system: expected a text, got {system!r:.80}")
+        if not isinstance(chat_options, Mapping | None):
+            raise UserError(f"prompt.chat_options: expected options by name, got {chat_options!r:.80}")
         template = getattr(tokenizer, "chat_template", None)
         if tokenizer is None:
             if layout == "completion":
@@ -141,7 +145,7 @@ class Prompts:
             limit = prompt.max_new_tokens
         elif limit is None:
             limit = self._max_new_tokens
-        return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit)
+        return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit, schema=problem.schema)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
