@@ -40,7 +40,7 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
     """
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: expected the file of a finished run, got one that cannot be read; {fix}"
         ) from error

@@ -196,7 +196,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
                 return
             try:
                 record = Record.read(json.loads(line))
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 lacks = f" that lacks {error}" if isinstance(error, KeyError) else ""
                 raise UserError(
                     f"{path}, line {number}: expected a record, got an edited line{lacks}; restore or delete "
