@@ -14,12 +14,11 @@ from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from soft_reasoning.checks import NoSuchOption, OptionError, choice, real, switch, whole
-from soft_reasoning.cli.errors import not_an_override, one_line, unknown_key
-from soft_reasoning.cli.groups import SHORT, groups, known_keys
+from soft_reasoning.cli.errors import check_words, one_line, unknown_key
+from soft_reasoning.cli.groups import SHORT, known_keys
 from soft_reasoning.configuration.context import build_method, fit_prompt
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.parts import make
@@ -64,24 +63,6 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
             raise
         raise UserError(line) from error
     return config, chosen
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Reject words whose key is missing or Hydra's own, and choices that are no names.
-
-    Raises:
-        UserError: In one line that names the key.
-    """
-    known = {"model", "dataset", "prompt", "experiment", *groups()}
-    for key, word in zip(typed_keys(words), words, strict=True):
-        if not key and word.startswith("="):
-            raise UserError(not_an_override(word))
-        if key.endswith("._partial_"):
-            raise UserError(f"{key}: expected an option, got a key of Hydra; leave it out")
-        if key in known and "=" in word:
-            typed = OverridesParser.create().parse_override(word)
-            if not (typed.is_sweep_override() or isinstance(typed.value(), str)):
-                raise UserError(f"{key}: expected the name of a choice, got {word.partition('=')[2]}")
 
 
 def chosen_names(choices: Mapping[Any, Any]) -> dict[str, str]:

@@ -20,15 +20,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import OptionError
-from soft_reasoning.cli.compose import (
-    check_config,
-    check_words,
-    chosen_names,
-    compose_config,
-    methods_of,
-    typed_error,
-)
-from soft_reasoning.cli.errors import one_line
+from soft_reasoning.cli.compose import check_config, chosen_names, compose_config, methods_of, typed_error
+from soft_reasoning.cli.errors import check_words, one_line
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.runs.files import OTHER_FOLDER
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -109,8 +102,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
             for label, changes in rows.items():
                 print(f"--- # {label}\n{OmegaConf.to_yaml(compose_config([*options, *changes]))}", end="")
             return None
-        if "--hydra-help" in flags:
-            options = []
+        options = [] if "--hydra-help" in flags else options  # which its help does not read
         sys.argv[1:] = [*options, *flags]  # all that hydra.main reads; no option may follow a flag
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
     return None if not {*SWEEP} & {*words} or sweep is None else Path(sweep)

@@ -137,15 +137,12 @@ def make(data: Any, key: str = "") -> Any:
             return inside
         target, later = imported(data["_target_"], key), bool(data.get("_partial_"))
         _check_options(target, inside, key, later)
-        if later:
-            return partial(target, **inside)
         try:
-            part = target(**inside)
+            part = partial(target, **inside) if later else target(**inside)
         except OptionError as error:
             raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
-        wanted = NEEDED.get(key.rpartition(".")[2])
-        if wanted is not None and not hasattr(part, wanted):
-            raise OptionError(key, f"expected a class with {wanted}, got {data['_target_']}")
+        if not hasattr(part, wanted := NEEDED.get(key.rpartition(".")[2], "__class__")):
+            raise OptionError(key, f"expected an object with {wanted}, got {part!r:.60}")
         return part
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return [make(value, key) for value in cast(Sequence[Any], data)]

@@ -68,10 +68,8 @@ class Prompts:
         others: Callable[[str], Prompts] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
-        if not isinstance(system, str | None):
-            raise UserError(f"prompt.system: expected a text, got {system!r:.80}")
-        if not isinstance(chat_options, Mapping | None):
-            raise UserError(f"prompt.chat_options: expected options by name, got {chat_options!r:.80}")
+        if not isinstance(system, str | None) or not isinstance(chat_options, Mapping | None):
+            raise UserError(f"prompt: expected system as text and chat_options by name, got {system!r:.40}")
         template = getattr(tokenizer, "chat_template", None)
         if tokenizer is None:
             if layout == "completion":

@@ -48,12 +48,8 @@ class EngineThread:
         self._lock = threading.RLock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="soft_reasoning", daemon=True)
-        try:
-            self._thread.start()
-            atexit.register(self.close)
-        except BaseException:
-            self.end()
-            raise
+        self._thread.start()
+        atexit.register(self.close)
 
     @property
     def closed(self) -> bool:
