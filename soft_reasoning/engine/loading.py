@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import sys
 import warnings
@@ -19,7 +20,9 @@ from transformers import (
     GenerationConfig,
     GgufConfig,
 )
-from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
+from transformers.integrations.gguf import reader
+from transformers.integrations.gguf.dequant import GGML_BLOCK
+from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.devices import is_out_of_memory, too_large
@@ -105,10 +108,16 @@ def load(
 
 def check_whole(file: str) -> None:
     """Raise an OptionError if a GGUF file ends before its last tensor."""
-    size = Path(file).stat().st_size
+    size, needed = Path(file).stat().st_size, 0
+    sizes = {0: (1, 4), 1: (1, 2), 30: (1, 2), **GGML_BLOCK}  # elements and bytes, first of plain floats
     try:
-        header = GgufHeader.from_file(file)
-        needed = header.data_start + max((t.offset + t.nbytes for t in header.tensors), default=0)
+        blob = reader._mapped(file)  # pyright: ignore[reportPrivateUsage]
+        metadata, count, at = reader._read_metadata(blob, file)  # pyright: ignore[reportPrivateUsage]
+        tensors, at = reader._read_tensor_table(blob, count, at)  # pyright: ignore[reportPrivateUsage]
+        start = at + -at % metadata.get("general.alignment", 32)
+        for _, shape, kind, offset in tensors:
+            block, width = sizes.get(kind, (1, 0))
+            needed = max(needed, start + offset + math.prod(shape) // block * width)
     except struct.error:  # it ends within the header
         needed = size + 1
     if size < needed:
