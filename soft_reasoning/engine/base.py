@@ -242,6 +242,8 @@ class Engine:
                 outcomes[row.ticket] = row.completion()
             elif completion := row.add(token, logprob, self.eos_ids, self.stops):
                 outcomes[row.ticket] = completion
+            elif row.grammar is not None and not row.grammar.consume_token(token):
+                outcomes[row.ticket] = UserError(f"schema: {row.grammar.get_error()}")
         return outcomes
 
     @cached_property
@@ -289,6 +291,7 @@ ABILITIES = {
     "logprobs": "log-probabilities of tokens",
     "logits": "the logits of any token",
     "hidden_states": "hidden states",
+    "schemas": "texts that fit a JSON Schema",
 }
 """What an engine may offer, as messages name it."""
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from soft_reasoning.checks import NoSuchOption
@@ -18,7 +19,7 @@ from soft_reasoning.serve.errors import ApiError, shutting_down
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Round, UserError
+from soft_reasoning.types import Request, Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -88,21 +89,25 @@ class Service:
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
     async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
-        questions = body.questions(self.reasoner.context.engine.tokenizer)
+        questions = body.questions(self.reasoner.context.engine)
         options = self._options(body, len(questions))
-        kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.question_field
+        schema, field = body.response_format, body.question_field
+        if schema:  # compiled where it delays no other request
+            form = Request((), messages=(("user", "?"),), schema=schema)
+            await asyncio.to_thread(self.reasoner.context.engine.prepare, form)
+        kind = body.soft_reasoning.answer_type or ("open" if schema else self.reasoner.answer_type)
         try:
-            problems = [read_question(question, kind) for question in questions]
+            problems = [replace(read_question(question, kind), schema=schema) for question in questions]
         except UserError as error:  # which names the call from Python
             raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
         solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=on_update)
-        try:
-            return await solve(**options)
-        except NoSuchOption as error:
-            if options.get("temperature") is None or error.name != "temperature":
-                raise
-        options["temperature"] = None  # clients always send it, also to methods without a temperature
-        return await solve(**options)
+        while True:
+            try:
+                return await solve(**options)
+            except NoSuchOption as error:
+                if error.name not in ("temperature", "top_p") or options.get(error.name) is None:
+                    raise
+                options[error.name] = None  # clients always send them, also to greedy methods
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""
@@ -133,6 +138,7 @@ class Service:
             stop=body.stop or None,
             max_seconds=extra.max_seconds,
             temperature=body.temperature,
+            top_p=body.top_p,
             seed=body.seed,
             max_tokens=body.max_completion_tokens or settings.max_tokens,
             max_new_tokens=body.max_tokens,

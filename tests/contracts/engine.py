@@ -325,6 +325,7 @@ class EngineContract:
             {"soft": engine.embed([3]), "position": len(prompts[0]) + 1},
             {"max_new_tokens": 0},
             {"max_new_tokens": -1, "top_logprobs": 1},
+            {"max_new_tokens": 2.5},
             {"top_logprobs": -1},
             {"next_logits": (10**9,)},
         ):
