@@ -39,8 +39,8 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
         UserError: If ``path`` is missing or damaged.
     """
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        return {**json.loads(path.read_bytes())}
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path}: expected the file of a finished run, got one that cannot be read; {fix}"
         ) from error

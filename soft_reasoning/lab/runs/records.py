@@ -76,7 +76,10 @@ class Record:
 
         Raises:
             KeyError: If the line lacks a field.
+            TypeError: For a list where a text is meant, and others of another kind.
         """
+        if not all(isinstance(line[name], str) for name in ("doc_id", "question", "answer_type")):
+            raise TypeError("expected texts")
         candidates: list[Candidate] = []
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
@@ -291,6 +294,8 @@ class Store:
     def _read(self) -> None:
         """Read the stored run; remove a torn last line."""
         self.manifest = read_json(self.folder / MANIFEST, START_OVER)
+        if not {"config", "model", "plugins"} <= self.manifest.keys():
+            raise UserError(f"{self.folder / MANIFEST}: expected a run's manifest, got another; {START_OVER}")
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
         lines = (self.folder / SAMPLES).read_bytes()
