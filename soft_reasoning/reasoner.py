@@ -22,7 +22,7 @@ from soft_reasoning.configuration.context import (
     check_problems,
 )
 from soft_reasoning.configuration.data import PromptLike
-from soft_reasoning.configuration.options import LoadOptions, Options, checked, loading
+from soft_reasoning.configuration.options import LoadOptions, Options, check_of_points, checked, loading
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
@@ -335,12 +335,7 @@ class SoftReasoner:
             UserError: If the method has no search, the question is invalid or too long, or an option cannot
                 act.
         """
-        for name in ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping"):
-            if options.get(name) is not None:
-                raise UserError(
-                    f"{name}: expected an option that the reward of a point depends on, got one that it does "
-                    "not; leave it out"
-                )
+        check_of_points(options)
         problem = self.problem(question, gold)
         method, context = self.setup.solving(options, self._base, self._models)
         method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method
