@@ -63,7 +63,7 @@ ROUNDS_PLOT = "after_each_round.svg"
 def write_report(folder: Path) -> list[str]:
     """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
 
-    Where no problem has a reference answer, the answers are written to ``predictions.csv``.
+    If a problem has no reference answer, all answers are written to ``predictions.csv``.
 
     Returns:
         Notes about missing parts of the report.
@@ -100,8 +100,9 @@ def write_report(folder: Path) -> list[str]:
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=" ".join([INTERVALS, *notes])), *others]
     write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
-    if _ungraded(grades):
-        questions = [record.problem for record in read_records(folder) if record.problem.id in grades]
+    if metrics["graded"] < metrics["problems"]:
+        records = in_order(read_records(folder))
+        questions = [record.problem for record in records if record.problem.id in grades]
         answers = [(q.id, q.question, grades[q.id].answer or "") for q in questions]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
@@ -127,22 +128,23 @@ def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
     metrics, lines, grades = read_json(folder / RESULTS), list[str](), read_grades(folder)
     records = in_order(record for record in read_records(folder) if record.problem.id in grades)
-    ungraded = _ungraded(grades)
-    if ungraded or len(records) <= SHOWN:
-        lines = [_answered(i, r.problem, grades[r.problem.id]) for i, r in enumerate(records[:SHOWN])]
+    if not metrics["graded"] or len(records) <= SHOWN:
+        lines = [_answered(record.problem, grades[record.problem.id]) for record in records[:SHOWN]]
         if len(records) > SHOWN:
             lines.append(f"... and {len(records) - SHOWN} more")
-        lines += ["", *([str(folder / PREDICTIONS), ""] if ungraded else [])]
+        lines += [""]
+    if metrics["graded"] < metrics["problems"]:
+        lines += [str(folder / PREDICTIONS), ""]
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
 
 
-def _answered(number: int, problem: Problem, grade: Graded) -> str:
+def _answered(problem: Problem, grade: Graded) -> str:
     """A line about a question: its place, its end, its answer as graded, and whether it is correct."""
     texts, correct = (problem.question, grade.answer, problem.gold), grade.correct
     question, answer, gold = (" ".join((text or "").split()) for text in texts)
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
     graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold)})"
-    return f"{number:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
+    return f"{problem.place:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
 
 
 def _sentence(metrics: Json) -> list[str]:
@@ -152,13 +154,10 @@ def _sentence(metrics: Json) -> list[str]:
         return []
     problems, several = metrics["graded"], (metrics["candidates"] or 0) > 1
     coverage = f"; {covered * problems:.0f} have a correct candidate" if several else ""
-    known = " with a reference answer" if problems < metrics["problems"] else ""
+    unknown = metrics["problems"] - problems
+    known = f" with a reference answer ({unknown} more have none)" if unknown else ""
     counts = f"{solved * problems:.0f} of {problems} questions{known} were answered correctly"
     return [f"{counts}{coverage}. {INTERVALS}", ""]
-
-
-def _ungraded(grades: Mapping[str, Graded]) -> bool:
-    return all(grade.correct is None for grade in grades.values())
 
 
 def build_tables(metrics: Json) -> dict[str, Table]:
@@ -215,9 +214,11 @@ def _share(metrics: Json, name: str) -> str:
 
 
 def _headline(metrics: Json) -> Table:
+    unknown = metrics["problems"] - metrics["graded"]
     rows = [
         ["Answers", ""],
         ["problems", count(metrics["problems"])],
+        *([["  without a reference answer", count(unknown)]] if unknown else []),
         ["accuracy %", _share(metrics, "exact_match")],
         ["coverage (any candidate is correct) %", _share(metrics, "coverage")],
         [f"coverage by {COVERAGE_AT} candidates %", _share(metrics, f"coverage@{COVERAGE_AT}")],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -81,8 +80,9 @@ class Record:
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
             candidates.append(Candidate(**stored))
+        asked = (line[name] for name in ("doc_id", "question", "target", "answer_type", "doc"))
         return cls(
-            Problem(line["doc_id"], line["question"], line["target"], line["answer_type"], doc=line["doc"]),
+            Problem(*asked, place=line["place"]),
             Result(
                 line["answer"],
                 tuple(candidates),
@@ -100,6 +100,7 @@ class Record:
         problem, result = self.problem, self.result
         return {
             "doc_id": problem.id,
+            "place": problem.place,
             "question": problem.question,
             "answer_type": problem.answer_type,
             "target": problem.gold,
@@ -195,7 +196,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
             if not line.endswith(b"\n"):
                 return
             try:
-                record = Record.read(json.loads(line))
+                record = Record.read({"place": number - 1} | json.loads(line))  # older runs have none
             except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
                 lacks = f" that lacks {error}" if isinstance(error, KeyError) else ""
                 raise UserError(
@@ -208,12 +209,8 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """Return records by the words and numbers of their ids; a file has them in the order of finishing."""
-
-    def key(record: Record) -> list[tuple[int, str]]:
-        return [(int(number or 0), word) for word, number in re.findall(r"(\D+)|(\d+)", record.problem.id)]
-
-    return sorted(records, key=key)
+    """Return records by their places; a run's file has them in the order of finishing."""
+    return sorted(records, key=lambda record: record.problem.place)
 
 
 def read_grades(folder: Path) -> dict[str, Graded]:
