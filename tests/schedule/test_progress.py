@@ -47,8 +47,35 @@ def test_a_terminal_of_any_size_has_a_bar(monkeypatch, size):
         os.set_blocking(leader, False)
         text = written.read().decode()
     assert "a note\r\n" in text
-    bar = "12/100 [" in text and "11 correct, 1 wrong, 8 in progress, 700 tokens" in text
-    assert bar or size == (0, 0), "such a terminal has no room for a bar"
+    assert "12/100 [" in text and "11 correct, 1 wrong, 8 in progress, 700 tokens" in text
+
+
+def test_no_problem_is_in_progress_when_all_are_done(monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    stream = io.StringIO()
+    with Progress(2, stream=stream) as display:
+        display.work([5, 5])
+        display.count(50, read=True, correct=True, covered=True)
+        display.show()
+        display.work([60])
+        display.count(60, read=True, correct=False, covered=True)
+        display.show()
+    assert "1 correct, 1 wrong, 0 in progress" in stream.getvalue().splitlines()[-1]
+
+
+def test_the_time_that_is_left_follows_from_the_whole_run(monkeypatch):
+    """Also where problems end more rarely than lines are drawn."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    stream, clock = io.StringIO(), [0.0]
+    with Progress(4, stream=stream) as display:
+        display._bar.start_t, display._bar._time = 0.0, lambda: clock[0]
+        display._bar.last_print_t = 0.0
+        for second in range(1, 61):
+            clock[0] = float(second)
+            if second == 60:
+                display.count(50, read=True, correct=True, covered=True)
+            display.show()
+    assert "1/4 [01:00<03:00," in stream.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])
