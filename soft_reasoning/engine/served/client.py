@@ -10,10 +10,9 @@ from threading import Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from soft_reasoning.checks import OptionError, real, whole
+from soft_reasoning.checks import OptionError, pip_install, real, whole
 from soft_reasoning.types import UserError
 
-INSTALL = "pip install 'openai>=2,<4' (the extra served)"
 LONGEST = 200
 """Characters of a server's message that are shown."""
 
@@ -69,7 +68,8 @@ class Server:
         try:
             import openai
         except ImportError as error:
-            raise UserError(f"engine=served: expected the package openai, found none; {INSTALL}") from error
+            fix = pip_install("served")
+            raise UserError(f"engine=served: expected the package openai, found none; {fix}") from error
         for name in ("httpx", "httpx2"):  # they log every request with its URL
             logging.getLogger(name).setLevel(logging.WARNING)
         self._openai, self._secrets = openai, [url, address.netloc, os.environ.get(key_variable, "")]

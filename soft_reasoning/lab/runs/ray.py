@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from soft_reasoning.checks import OptionError, real, whole
+from soft_reasoning.checks import OptionError, pip_install, real, whole
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.runner import LocalLauncher
@@ -193,7 +193,7 @@ def connect(address: str) -> tuple[Any, bool]:
         import ray
     except ImportError as error:
         raise UserError(
-            'launcher=ray: expected the package ray, found none; pip install "soft-reasoning[ray]"'
+            f"launcher=ray: expected the package ray, found none; {pip_install('ray')}"
         ) from error
     if ray.is_initialized():
         return ray, False

@@ -116,7 +116,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     monkeypatch.setattr(plots, "available", lambda: False)
     stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
     [note] = write_report(tmp_path)
-    assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
+    assert "pip install 'matplotlib" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.svg"))
 
 
