@@ -29,7 +29,6 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
-from soft_reasoning.checks import pip_install
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_prompts
 from soft_reasoning.engine.paths import resolve
@@ -42,8 +41,7 @@ try:
     from peft import LoraConfig, get_peft_model
 except ImportError as error:
     raise SystemExit(
-        f"finetune.py: expected the packages peft and accelerate, got none ({error}); "
-        f"{pip_install('finetuning')}"
+        f"finetune.py: expected peft and accelerate, got none ({error}); pip install peft accelerate"
     ) from error
 
 IGNORED = -100

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, requires
 from os import PathLike
 from pathlib import Path
 from string import Formatter
@@ -96,15 +94,6 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     if value not in known:
         raise OptionError(name, f"expected one of {', '.join(known)}, got {value!r}")
     return str(value)
-
-
-def pip_install(extra: str) -> str:
-    """Return the command that installs the packages of an extra, whether from a clone or with a wheel."""
-    with suppress(PackageNotFoundError):
-        needed = [line.partition(";") for line in requires("soft-reasoning") or ()]
-        packages = [f"'{name.strip()}'" for name, _, when in needed if when.strip() == f"extra == '{extra}'"]
-        return f"pip install {' '.join(packages)}"
-    return f"pip install -e '.[{extra}]'"
 
 
 def local_path(name: str, value: str | PathLike[str]) -> Path:

@@ -68,7 +68,7 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
         if unknown := [key for key in options if key not in Question.__annotations__]:
             known = ", ".join(Question.__annotations__)
             raise UserError(
-                f"question: expected keys among {known}, got {unknown[0]!r:.80}; correct it, or leave it out"
+                f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}; correct it"
             )
         text = options.get("question")
     elif _is_chat(question):

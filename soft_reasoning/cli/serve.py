@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from textwrap import fill
 
-from soft_reasoning.checks import pip_install
 from soft_reasoning.cli.compose import checked_method, plain
 from soft_reasoning.cli.groups import store
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse_unread
@@ -64,7 +63,7 @@ def register_server() -> None:
         from soft_reasoning.serve.settings import Settings
     except ImportError as error:
         raise UserError(
-            f"serve: expected FastAPI and uvicorn, got none ({error}); {pip_install('serve')}"
+            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install fastapi uvicorn openai"
         ) from error
     help = {"help": {"header": HEADER.format(keys=fill(", ".join(Settings.model_fields), 100))}}
     key = "${oc.env:SOFT_REASONING_API_KEY,null}"

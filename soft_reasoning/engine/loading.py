@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
-from soft_reasoning.checks import OptionError, local_path, pip_install
+from soft_reasoning.checks import OptionError, local_path
 from soft_reasoning.engine.devices import is_out_of_memory, too_large
 from soft_reasoning.engine.paths import ADVICE, is_gguf, resolve, try_hub
 from soft_reasoning.types import UserError
@@ -126,7 +126,7 @@ def merge_adapter(model: Any, adapter: str) -> Any:
         raise OptionError(
             "adapter",
             f"expected a PEFT adapter of this model, and the package peft, got {name} and an error "
-            f"({' '.join(str(error).split())[:200]}); {pip_install('finetuning')}",
+            f"({' '.join(str(error).split())[:200]}); pip install peft accelerate",
         ) from error
 
 
@@ -187,8 +187,8 @@ def explain(name: str, error: Exception) -> str:
     text = " ".join(str(error).split())[:200]
     if isinstance(error, ImportError) or "pip install" in str(error):
         return (
-            f"model {name}: its settings need a package that is missing ({text}); {pip_install('large')}, or "
-            f"for a GGUF file {pip_install('gguf')}, or change model.quantization, model.device_map or "
+            f"model {name}: its settings need a package that is missing ({text}); pip install accelerate "
+            "bitsandbytes (for a GGUF file gguf), or change model.quantization, model.device_map or "
             "model.attn_implementation"
         )
     return (

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from soft_reasoning.checks import OptionError, pip_install, real, whole
+from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.types import UserError
 
 LONGEST = 200
@@ -68,7 +68,7 @@ class Server:
         try:
             import openai
         except ImportError as error:
-            fix = pip_install("served")
+            fix = "pip install 'openai>=2,<4'"
             raise UserError(f"engine=served: expected the package openai, found none; {fix}") from error
         for name in ("httpx", "httpx2"):  # they log every request with its URL
             logging.getLogger(name).setLevel(logging.WARNING)

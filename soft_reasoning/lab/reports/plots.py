@@ -14,11 +14,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from soft_reasoning.checks import pip_install
 from soft_reasoning.lab.reports.statistics import wilson
 from soft_reasoning.lab.runs.files import Json
 
-MISSING = f"no plots: matplotlib is not installed; {pip_install('plots')}"
+MISSING = "no plots: matplotlib is not installed; pip install matplotlib"
 TEXT, MUTED, LINE, PANEL, BLUE, ORANGE = "#16181d", "#5f6877", "#e1e4ea", "#ffffff", "#3a4fd0", "#c2691c"
 MARKERS = "osD^vpX<>h*"
 """Their number is coprime to Matplotlib's ten colours, so 110 methods look different."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -42,13 +43,7 @@ ROUNDS = (
 )
 VERIFIER = "The verdicts on the first round's candidates, compared with the reference answers."
 
-ONE_TEXT = (
-    "For {share:.0f} % of the questions nearly all candidates are the same text, so the soft token has "
-    "little effect and the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
-    "soft-reasoning sweep embedding=gaussian embedding.sigma=1,2,4,8 compares values), or place the soft "
-    "token last (placement=last)."
-)
-"""Share of such questions from which the report warns."""
+UNREAD = "{count} of {all} questions have no answer that could be read; most often a text ends: {line!r:.80}"
 
 REPEATED = "{repeated} of {graded} questions repeat others; an interval counts each question once."
 
@@ -78,9 +73,11 @@ def write_report(folder: Path) -> list[str]:
     if pictures:
         plots.after_each_round(rounds, metrics["questions"], folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
-    if one_text(config, share := metrics["one_text"]):
-        sigma = flatten(config)["method.embedding.sigma"]
-        notes.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
+    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
+    lost = [record.result for record in records if grades[record.problem.id].answer is None]
+    ends = Counter(c.text.strip().split("\n")[-1] for result in lost for c in result.candidates)
+    if ends:
+        notes.append(UNREAD.format(count=len(lost), all=len(records), line=ends.most_common(1)[0][0]))
     total = round((metrics["candidates"] or 0) * metrics["problems"])
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
@@ -101,16 +98,10 @@ def write_report(folder: Path) -> list[str]:
     tables = [replace(headline, note=" ".join([INTERVALS, *notes])), *others]
     write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
     if metrics["graded"] < metrics["problems"]:
-        records = in_order(read_records(folder))
-        questions = [record.problem for record in records if record.problem.id in grades]
-        answers = [(q.id, q.question, grades[q.id].answer or "") for q in questions]
+        asked = [record.problem for record in records]
+        answers = [(q.id, q.question, grades[q.id].answer or "") for q in asked]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
-
-
-def one_text(config: Json, share: float | None) -> bool:
-    """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
-    return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
 
 
 def write_tables(folder: Path) -> Path:
@@ -231,7 +222,6 @@ def _headline(metrics: Json) -> Table:
         ["  different answers", number(metrics["answers"], 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["points that the acquisition function chose %", percent(metrics["decided"])],
-        ["surrogate ranks a correct candidate above a wrong one %", percent(metrics.get("surrogate_auc"))],
         ["Cost", ""],
         ["time", duration(metrics["seconds"].get("total"))],
         *(

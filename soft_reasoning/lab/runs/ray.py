@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from soft_reasoning.checks import OptionError, pip_install, real, whole
+from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.runner import LocalLauncher
@@ -192,9 +192,7 @@ def connect(address: str) -> tuple[Any, bool]:
     try:
         import ray
     except ImportError as error:
-        raise UserError(
-            f"launcher=ray: expected the package ray, found none; {pip_install('ray')}"
-        ) from error
+        raise UserError("launcher=ray: expected the package ray, found none; pip install ray") from error
     if ray.is_initialized():
         return ray, False
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}

@@ -126,7 +126,7 @@ class Graded:
     """A graded problem: an entry of ``grades.json``, from which metrics, tables and pages are computed.
 
     ``correct`` and other verdicts are None without a reference answer. The lists from ``round`` to
-    ``expected`` hold a value per candidate.
+    ``new`` hold a value per candidate.
 
     Attributes:
         id: The problem's id.
@@ -139,13 +139,11 @@ class Graded:
         votes: The answers by descending weight: the values of a ``judge.final.Vote``, whether the answer is
             ``right``, and whether it was ``chosen``.
         answers: Number of different answers of candidates.
-        one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
         cut_at: Tokens after which a limit cut it before its answer ended; None for others.
         approved: Whether the verifier approved it, before its confidence; None if it was not judged.
         new: Whether no earlier candidate had its text.
-        expected: The surrogate's mean at its point before its evaluation.
         decided: For each round of proposals, the share that the acquisition function chose.
         after_rounds: For each round, what there would be if the search had ended after it: whether the final
             answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
@@ -163,13 +161,11 @@ class Graded:
     verifier: Sequence[Sequence[bool | None]]
     votes: Sequence[Json]
     answers: int = 0
-    one_text: bool | None = None
     round: Sequence[int] = ()
     reward: Sequence[float | None] = ()
     cut_at: Sequence[int | None] = ()
     approved: Sequence[bool | None] = ()
     new: Sequence[bool] = ()
-    expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
     after_rounds: Sequence[Json] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])

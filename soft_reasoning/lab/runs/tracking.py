@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.checks import finite, pip_install
+from soft_reasoning.checks import finite
 from soft_reasoning.lab.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, Json, read_json
 from soft_reasoning.lab.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
@@ -78,7 +78,8 @@ def follow_run(
     except Exception as error:  # the libraries share no base class
         raise UserError(
             f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:300]}; {pip_install(tracker.name)}, or change its options"
+            f"{' '.join(str(error).split())[:300]}; pip install accelerate {tracker.name}, or change "
+            "its options"
         ) from error
 
     def attempt(call: Callable[..., object], *values: object) -> None:
