@@ -113,11 +113,7 @@ class SoftReasoningObjective(BoxProblem):
 
     @property
     def optimal_value(self) -> float:
-        """The largest reward that an answer can have (minus that with ``negate``); no point need reach it.
-
-        Raises:
-            NotImplementedError: For a reward of your own.
-        """
+        """The largest reward that an answer can have, minus that with ``negate``; no point need reach it."""
         reward, verifier = self._method.reward, self._method.active_verifier
         if type(reward) is not Reward:
             raise NotImplementedError(f"the largest value of {type(reward).__name__} is not known")

@@ -122,8 +122,6 @@ KNOWN = tuple(Options.__annotations__)
 LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
 REPLACING = tuple(name for name in KNOWN if name not in ("method", "preset", *FOR_ANY))
 """Options that replace a value or a part of a method."""
-OF_ROUNDS = ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping")
-"""Options on which the reward of a point does not depend."""
 
 
 def loading(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
@@ -160,7 +158,8 @@ def checked(options: Mapping[str, object], where: str) -> Options:
 
 def check_of_points(options: Mapping[str, object]) -> None:
     """Refuse options that the reward of a point does not depend on."""
-    known = [name for name in KNOWN if name not in OF_ROUNDS]
+    of_rounds = ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping")
+    known = [name for name in KNOWN if name not in of_rounds]
     given = {name: value for name, value in options.items() if value is not None}
     _check_known(given, "objective", ("gold", "negate", "noise_std", *known))
 

@@ -28,9 +28,6 @@ from soft_reasoning.types import (
     UserError,
 )
 
-HELD_BACK = 32
-"""Characters at the end of an unfinished text, more than a mark of thoughts has."""
-
 E_co = TypeVar("E_co", covariant=True, default=Any)
 
 
@@ -194,13 +191,13 @@ class Job(Future[Result], Generic[E_co]):
     def draft(self) -> tuple[str, str]:
         """The thoughts and the answer so far of ``method=cot``, which writes one text; else empty.
 
-        The end is left out, where a stop string or a mark of thoughts may begin.
+        The end is left out, where a stop string or a mark of thoughts (at most 32 characters) may begin.
         """
         rows = [row for row in self._rows() if row.ids and getattr(self.method, "name", "") == "cot"]
         if not rows:
             return "", ""
         text, request = self.context.engine.stops.decode([*rows[0].ids]), rows[0].request
-        return split(text[: max(0, len(text) - max(HELD_BACK, *map(len, request.stop)))], request.thinks)
+        return split(text[: max(0, len(text) - max(32, *map(len, request.stop)))], request.thinks)
 
     def _rows(self) -> list[Any]:
         """The unfinished requests of the effect."""

@@ -39,8 +39,8 @@ class BoxProblem(BaseTestProblem):
         return self.evaluate_true(X)
 
     def extra_repr(self) -> str:
-        low, high = self._bounds[0]
-        return f"d={self.dim}, bounds=[{low:.4g}, {high:.4g}], negate={self.negate}"
+        bounds = [round(bound, 3) for bound in self._bounds[0]]
+        return f"d={self.dim}, bounds={bounds}, negate={self.negate}"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} holds a loaded model: pickle its points and values instead")

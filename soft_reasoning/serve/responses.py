@@ -54,7 +54,7 @@ def _write(candidate: Candidate | None, solution: Solution, lines: str, stop: Se
     thought, text = split(full_text, solution.thinks and candidate is not None)
     end = earliest_stop(text, stop)
     text = text if end < 0 else text[:end]  # joined completions may contain a stop string
-    verdicts = [entry.get("verifier") or {} for entry in solution.trace]
+    verdicts = (entry.get("verifier") or {} for entry in solution.trace)
     answer = solution.answer if candidate is None else candidate.answer
     computed = any(v.get("computed") for v in verdicts) if candidate is None else candidate.computed
     if computed and answer is not None:

@@ -115,7 +115,9 @@ def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> 
     settings = against(settings, reference)
     tables = build_tables(settings, reference)
     if folder is not None:
-        _write(settings, tables, build_notes(settings, reference), Path(folder))
+        fake = [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
+        notes = [NOTE.format(reference=reference), *_budgets(settings), *fake]
+        _write(settings, tables, notes, Path(folder))
     return tables
 
 
@@ -261,12 +263,6 @@ def _wide(frame: Frame, head: Sequence[str], columns: str, last: str = "label") 
     marks = [(i, len(index) + j) for i, j in np.argwhere(bold.eq(True)).tolist()]
     rows = cells.fillna(MISSING).reset_index().rename(columns={"label": "method"}).astype(str)
     return Table([*rows.columns], rows.to_numpy().tolist(), labels=len(index), rules=rules, bold=marks)
-
-
-def build_notes(settings: Frame, reference: str) -> list[str]:
-    """Return the notes under the tables."""
-    fake = [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
-    return [NOTE.format(reference=reference), *_budgets(settings), *fake]
 
 
 def _budgets(settings: Frame) -> list[str]:
