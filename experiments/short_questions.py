@@ -12,8 +12,7 @@ import argparse
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.context import build_engine
-from soft_reasoning.configuration.parts import Setting
+from soft_reasoning.engine.served.opening import llamacpp
 from soft_reasoning.lab.runs.records import in_order, read_records
 
 AGAIN = 'Give the answer again, alone, on one line that begins with "Answer:".'
@@ -28,10 +27,8 @@ def main() -> None:
     unread = [record for record in records if record.result.answer is None]
     read, right = len(records) - len(unread), sum(record.exact_match or 0 for record in records)
     print(f"today: {read} of {len(records)} read, {right:.0f} right, {read - right:.0f} wrong")
-    setting = Setting(model={"path": arguments.model})
-    engine = build_engine({"engine": setting.node("engine", "llamacpp"), "model": setting.model})
     with SoftReasoner.from_pretrained(
-        arguments.model, engine=engine, prompt="any", method="cot", max_new_tokens=40
+        arguments.model, engine=llamacpp(arguments.model), prompt="any", method="cot", max_new_tokens=40
     ) as reasoner:
         chats = [
             [

@@ -70,9 +70,7 @@ def test_a_researcher_runs_compares_and_grades_again(typed):
     comes(typed("show first 7"), "Question: ", "Votes")
     comes(typed("regrade first grader=lm_eval_flexible"), "accuracy %")
     comes(
-        typed(
-            "compare cot self_consistency verified_sampling limit=6 progress=false k=3 hydra.run.dir=three"
-        ),
+        typed("compare cot self_consistency verified_sampling limit=4 progress=false hydra.run.dir=three"),
         "cot",
         "verified_sampling",
         "comparison.md",

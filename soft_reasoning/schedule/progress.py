@@ -51,6 +51,7 @@ class Progress:
                 mininterval=REDRAW if self._live else EVERY,
                 miniters=0,
                 leave=False,
+                disable=False,  # whatever the environment says of the bars of libraries
                 smoothing=0,  # over the whole run: most lines are drawn between two problems
                 dynamic_ncols=not unsized,
                 ncols=120 if unsized else None,

@@ -5,6 +5,8 @@ import io
 import os
 import pty
 import struct
+import subprocess
+import sys
 import termios
 
 import pytest
@@ -48,6 +50,17 @@ def test_a_terminal_of_any_size_has_a_bar(monkeypatch, size):
         text = written.read().decode()
     assert "a note\r\n" in text
     assert "12/100 [" in text and "11 correct, 1 wrong, 8 in progress, 700 tokens" in text
+
+
+def test_the_command_line_in_a_pipe_has_lines_though_it_disables_the_bars_of_libraries(tmp_path):
+    script = (
+        "from soft_reasoning.schedule import progress; progress.EVERY = 0.0\n"
+        "import sys; from soft_reasoning.cli.main import main\n"
+        "sys.argv[1:] = ['run', 'engine=fake', 'method=cot', 'limit=2', 'max_new_tokens=9', "
+        f"'hydra.run.dir={tmp_path}']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "| 1/2 [" in done.stderr and "1 in progress" in done.stderr
 
 
 def test_no_problem_is_in_progress_when_all_are_done(monkeypatch):
