@@ -75,6 +75,7 @@ class Problem:
         doc: The row, which the store keeps.
         messages: (role, text) of the messages before the question in a chat.
         given: Complete prompt; None uses the configured wording.
+        place: Its place among the problems of a run, from 0.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Problem:
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
     given: GivenPrompt | None = None
+    place: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:

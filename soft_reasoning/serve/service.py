@@ -6,9 +6,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
-from soft_reasoning.checks import NoSuchOption
+from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.method.rounds import VerifiedMethod
@@ -21,6 +23,9 @@ from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
+
+Update: TypeAlias = Round | tuple[int, str, str]
+"""A finished round; or the tokens so far, and the thoughts and the text so far of ``method=cot``."""
 
 
 class Service:
@@ -52,12 +57,10 @@ class Service:
             raise ApiError(404, message, "model", "model_not_found")
         return self.names[name]
 
-    async def solve(
-        self, body: Body, on_update: Callable[[Round | int], None] | None = None
-    ) -> list[Solution]:
+    async def solve(self, body: Body, on_update: Callable[[Update], None] | None = None) -> list[Solution]:
         """Return the solution of each question of a request; a cancelled task ends its work.
 
-        ``on_update`` is called with every finished round, and often with the tokens generated so far.
+        ``on_update`` is called with every finished round, and often with the progress so far.
 
         Raises:
             ApiError: For an invalid request, after too long a time, and for an internal error.
@@ -87,22 +90,24 @@ class Service:
         log.error("a request failed", exc_info=error)
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
-    async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
+    async def _solve(self, body: Body, on_update: Callable[[Update], None] | None) -> list[Solution]:
         questions = body.questions(self.reasoner.context.engine.tokenizer)
         options = self._options(body, len(questions))
         kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.question_field
         try:
             problems = [read_question(question, kind) for question in questions]
         except UserError as error:  # which names the call from Python
-            raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
-        solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=on_update)
+            raise ApiError(400, str(error).replace("question:", f"{field}:", 1), field) from error
+        watch = None if on_update is None else lambda *progress: on_update(progress)
+        solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=watch)
         try:
             return await solve(**options)
-        except NoSuchOption as error:
+        except OptionError as error:
             if options.get("temperature") is None or error.name != "temperature":
                 raise
-        options["temperature"] = None  # clients always send it, also to methods without a temperature
-        return await solve(**options)
+            warning = f"{error}; the field was left out"
+        options["temperature"] = None  # clients always send it, also 0, and to methods without a temperature
+        return [replace(solution, warning=warning) for solution in await solve(**options)]
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""

@@ -111,7 +111,7 @@ class Programs(SamplingOptions):
         """
         if TASK not in wording.tasks:
             raise UserError(
-                f"programs: expected a prompt with prompt.wording.tasks.{TASK} and a model that can follow it, "
+                f"programs: expected a prompt with prompt.wording.tasks.{TASK} and a model that follows it, "
                 "which the bundled model cannot (+experiment=real_model has one); take another with "
                 f"prompt=math, or {INSTEAD}"
             )
