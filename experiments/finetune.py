@@ -41,8 +41,7 @@ try:
     from peft import LoraConfig, get_peft_model
 except ImportError as error:
     raise SystemExit(
-        f"finetune.py: expected the packages peft and accelerate, got none ({error}); pip install "
-        "'soft-reasoning[finetuning]'"
+        f"finetune.py: expected peft and accelerate, got none ({error}); pip install peft accelerate"
     ) from error
 
 IGNORED = -100

@@ -8,13 +8,14 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from soft_reasoning.judge.reward import rewards_of
+from soft_reasoning.judge.reward import KINDS, Reward, rewards_of
+from soft_reasoning.judge.verifier import NoVerifier
 from soft_reasoning.method.rounds import Rounds
 from soft_reasoning.method.soft_reasoning import SearchSpace, SoftReasoning
 from soft_reasoning.schedule.method import Context, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.search.box import BoxProblem
-from soft_reasoning.types import Candidate, Problem, Usage, UserError
+from soft_reasoning.types import Candidate, Problem, Usage, UserError, shortened
 
 T = TypeVar("T")
 
@@ -81,11 +82,11 @@ class SoftReasoningObjective(BoxProblem):
     ) -> None:
         if not isinstance(cast(Any, method), SoftReasoning):
             raise UserError(
-                "SoftReasoningObjective: expected a method that searches (method=soft_reasoning), got "
+                "objective: expected a method that searches (method=soft_reasoning), got "
                 f"method={getattr(method, 'name', method)}"
             )
         self._problem, self._context = problem, replace(context, limits=Limits())
-        self._solve = run
+        self._method, self._solve = method, run
         self._rounds = Rounds(method, problem, self._context)
         self.usage: dict[str, Usage] = {}
         self.space: SearchSpace = self._run(method.open(problem, self._context))
@@ -98,7 +99,7 @@ class SoftReasoningObjective(BoxProblem):
         here.
 
         Raises:
-            ValueError: If the points have another dimension or are not finite.
+            ValueError: If the points have another dimension, are no floats, or are not finite.
         """
         points = self.checked(X)
         if not len(points):
@@ -106,6 +107,18 @@ class SoftReasoningObjective(BoxProblem):
         self._run(self.space.evaluate(points, self._rounds))
         rewards = rewards_of(self.candidates[-len(points) :])
         return torch.tensor(rewards, dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
+
+    def extra_repr(self) -> str:
+        return f"{shortened(self._problem.question)!r}, {super().extra_repr()}"
+
+    @property
+    def optimal_value(self) -> float:
+        """The largest reward that an answer can have, minus that with ``negate``; no point need reach it."""
+        reward, verifier = self._method.reward, self._method.active_verifier
+        if type(reward) is not Reward:
+            raise NotImplementedError(f"the largest value of {type(reward).__name__} is not known")
+        most = reward(float(not isinstance(verifier, NoVerifier)), float(reward.coherence == KINDS[0]))
+        return -most if self.negate else most
 
     @property
     def candidates(self) -> list[Candidate]:

@@ -52,7 +52,7 @@ def read_questions(
     if isinstance(questions, str | Mapping | Problem) or _is_chat(questions):
         return [read_question(cast(QuestionLike, questions), answer_type)], True
     if not isinstance(questions, Iterable) or isinstance(questions, bytes):
-        raise UserError(f"solve: expected a question in words or a list of them, got {questions!r:.80}")
+        raise UserError(f"question: expected a question in words or a list of them, got {questions!r:.80}")
     return [read_question(cast(QuestionLike, question), answer_type) for question in questions], False
 
 
@@ -68,19 +68,18 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
         if unknown := [key for key in options if key not in Question.__annotations__]:
             known = ", ".join(Question.__annotations__)
             raise UserError(
-                f"solve: expected a question with keys among {known}, got {unknown[0]!r:.80}; correct it, or "
-                "leave it out"
+                f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}; correct it"
             )
         text = options.get("question")
     elif _is_chat(question):
         *before, (role, text) = map(_message, cast(Sequence[Message], question))
         earlier = tuple(before)
         if role != "user":
-            raise UserError(f"solve: expected a chat that ends with the user's message, got the {role}'s")
+            raise UserError(f"question: expected a chat that ends with the user's message, got the {role}'s")
         if earlier:
             options = {"id": json.dumps([*earlier, (role, text)], ensure_ascii=False)}
     if not isinstance(text, str) or not text.strip():
-        raise UserError(f"solve: expected a question in words, got {text!r:.80}")
+        raise UserError(f"question: expected a question in words, got {text!r:.80}")
     name = text if options.get("id") is None else str(options["id"])
     answer_type = choice("answer_type", options.get("answer_type") or answer_type, ANSWER_TYPES)
     return Problem(name, text, None, answer_type, messages=earlier, given=_prompt(options))
@@ -92,14 +91,14 @@ def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
     if prompt is None:
         if {"stop", "max_new_tokens"} & {*question}:
             raise UserError(
-                "solve: expected stop and max_new_tokens with a prompt, got them without one; "
+                "question: expected stop and max_new_tokens with a prompt, got them without one; "
                 "set prompt.wording.stop and max_new_tokens"
             )
         return None
     if not (isinstance(prompt, str) or _all(int, prompt)) or not prompt:
-        raise UserError(f"solve: expected a prompt that is a string or token ids, got {prompt!r:.80}")
+        raise UserError(f"question: expected a prompt that is a string or token ids, got {prompt!r:.80}")
     if not _all(str, stop) or not all(stop):
-        raise UserError(f"solve: expected stop to be a list of non-empty strings, got {stop!r:.80}")
+        raise UserError(f"question: expected stop to be a list of non-empty strings, got {stop!r:.80}")
     if limit is not None:
         whole("max_new_tokens", limit, least=1)
     return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), limit)
@@ -117,7 +116,7 @@ def _message(message: Message) -> tuple[str, str]:
     role, content = message["role"], message.get("content")
     if role not in ROLES or not isinstance(content, str):
         raise UserError(
-            f"solve: expected messages with a role ({', '.join(ROLES)}) and a string as content, got "
+            f"question: expected messages with a role ({', '.join(ROLES)}) and a string as content, got "
             f"{dict(message)!r:.80}"
         )
     return role, content

@@ -22,7 +22,7 @@ from soft_reasoning.configuration.context import (
     check_problems,
 )
 from soft_reasoning.configuration.data import PromptLike
-from soft_reasoning.configuration.options import LoadOptions, Options, checked, loading
+from soft_reasoning.configuration.options import LoadOptions, Options, check_of_points, checked, loading
 from soft_reasoning.configuration.setup import Setup
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
@@ -51,12 +51,13 @@ class CallOptions(Options, total=False):
         progress: Whether to show progress, in a terminal, a notebook or a log.
         on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread. An
             exception that it raises ends the call.
-        on_progress: For ``asolve``: called several times a second with the number of tokens generated so far.
+        on_progress: For ``asolve``: called several times a second with the number of tokens generated so far,
+            and the thoughts and the text so far of the first question by ``cot``; else they are empty.
     """
 
     progress: bool
     on_round: OnRound | None
-    on_progress: Callable[[int], None] | None
+    on_progress: Callable[[int, str, str], None] | None
 
 
 class SoftReasoner:
@@ -274,8 +275,7 @@ class SoftReasoner:
     ) -> Solution | list[Solution]:
         """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work.
 
-        From the start of the first question on, ``on_progress`` is called several times a second with the
-        number of tokens generated so far.
+        ``on_progress`` is called from the start of the first question on.
         """
         on_round, on_progress = options.pop("on_round", None), options.pop("on_progress", None)
         problems, alone = read_questions(questions, self.answer_type)
@@ -297,7 +297,7 @@ class SoftReasoner:
                 else:
                     ended += _ended(update, on_round)
                 if on_progress is not None and any(job.effect is not None for job in jobs.values()):
-                    on_progress(sum(job.written for job in jobs.values()))
+                    on_progress(sum(job.written for job in jobs.values()), *next(iter(jobs.values())).draft)
         return self._solutions(problems, alone, jobs)
 
     def problem(self, question: QuestionLike, gold: str | float | None = None) -> Problem:
@@ -335,12 +335,7 @@ class SoftReasoner:
             UserError: If the method has no search, the question is invalid or too long, or an option cannot
                 act.
         """
-        for name in ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping"):
-            if options.get(name) is not None:
-                raise UserError(
-                    f"{name}: expected an option that the reward of a point depends on, got one that it does "
-                    "not; leave it out"
-                )
+        check_of_points(options)
         problem = self.problem(question, gold)
         method, context = self.setup.solving(options, self._base, self._models)
         method, context = cast(SoftReasoning, method), context.of(problem)  # the objective checks the method

@@ -35,6 +35,7 @@ class Solution(Result):
         method: The method's name.
         rule: The rule of the final answer; None if the method has none.
         votes: The votes for each answer, the largest weight first.
+        warning: In the server, which field of the request could not act, and why.
 
     Example:
         >>> solution = reasoner.solve(
@@ -48,6 +49,7 @@ class Solution(Result):
     method: str = ""
     rule: str | None = None
     votes: tuple[Vote, ...] = ()
+    warning: str | None = None
 
     @classmethod
     def of(
@@ -136,6 +138,7 @@ class Solution(Result):
             "candidates": len(self.candidates),
             "rounds": len(self.rounds),
             "ended": self.ended,
+            **({"warning": self.warning} if self.warning else {}),
         }
 
     def explain(self) -> str:

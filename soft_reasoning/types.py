@@ -71,6 +71,7 @@ class Problem:
         messages: (role, text) of the messages before the question in a chat.
         given: Complete prompt; None uses the configured wording.
         schema: A JSON Schema that each solution must fit; empty without one.
+        place: Its place among the problems of a run, from 0.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Problem:
     messages: tuple[tuple[str, str], ...] = ()
     given: GivenPrompt | None = None
     schema: str = ""
+    place: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:

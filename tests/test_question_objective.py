@@ -1,6 +1,8 @@
 """The reward of a question as a BoTorch test problem."""
 
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from botorch.test_functions.base import BaseTestProblem
 from soft_reasoning import Problem, SoftReasoner, SoftReasoningObjective, UserError
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.judge.reward import Reward
 from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.prompts import Prompts
@@ -70,8 +73,13 @@ def test_sampled_decoding_draws_a_reward_anew_each_time():
 
 def test_bad_values(reasoner):
     objective = reasoner.objective(QUESTION)
-    with pytest.raises(ValueError, match="batch x 50"):
-        objective(torch.zeros(2, 3))
+    for points in (torch.zeros(2, 3), torch.zeros(2, 50, dtype=torch.int64)):
+        with pytest.raises(ValueError, match=r"floats \(batch x 50\), got .* of torch\."):
+            objective(points)
+    with pytest.raises(UserError, match="noise_std: expected a finite number at least 0, got -1"):
+        reasoner.objective(QUESTION, noise_std=-1)
+    with pytest.raises(UserError, match="^question: expected"):
+        reasoner.objective(7)
     X = torch.zeros(2, 50, dtype=torch.float64)
     X[1, 3] = float("nan")
     with pytest.raises(ValueError, match="expected finite points, got NaN or infinity in row 1"):
@@ -82,15 +90,13 @@ def test_bad_values(reasoner):
     with pytest.raises(UserError, match="gold="):
         objective.correct("3")
     with SoftReasoner.from_pretrained("demo", engine="fake", method="cot") as greedy:
-        with pytest.raises(UserError, match="expected a method that searches .*, got method=cot"):
+        with pytest.raises(UserError, match="^objective: expected a method that searches .*, got method=cot"):
             greedy.objective(QUESTION)
 
 
 def test_an_option_that_cannot_act_is_refused(reasoner):
-    for name, value in {"max_tokens": 1, "k": 2, "rounds": 1, "acquisition": "ei"}.items():
-        with pytest.raises(
-            UserError, match=f"^{name}: expected an option that the reward of a point depends"
-        ):
+    for name, value in {"max_tokens": 1, "k": 2, "rounds": 1, "acquisition": "ei", "dim": 3}.items():
+        with pytest.raises(UserError, match=f"^objective: .* among gold, negate, .* d, .*, got {name}"):
             reasoner.objective(QUESTION, **{name: value})
     assert reasoner.objective(QUESTION, k=None).dim == 50
 
@@ -121,3 +127,26 @@ def test_noise_seed_and_dimensions_are_those_of_a_test_problem(reasoner):
     assert reasoner.objective(QUESTION, d=7).dim == 7
     first, other = (reasoner.objective(QUESTION, seed=seed) for seed in (0, 1))
     assert first.space.context.seed == 0 and other.space.context.seed == 1
+
+
+def test_it_says_what_it_is_and_the_largest_reward_that_an_answer_can_have(reasoner):
+    objective = reasoner.objective(QUESTION, GOLD)
+    assert f"{QUESTION[:50]}" in repr(objective) and "d=50, bounds=[-1.732, 1.732]" in repr(objective)
+    X = torch.randn(4, 50, dtype=torch.float64, generator=generator_for(0, "points"))
+    assert objective(X).max() <= objective.optimal_value == 2.0
+    minus = reasoner.objective(QUESTION, negate=True)
+    assert minus(X).min() >= minus.optimal_value == -2.0
+    assert reasoner.objective(QUESTION, verifier="none").optimal_value == 1.0
+
+    class Own(Reward):
+        def __call__(self, verified, coherence):
+            return 7 * coherence
+
+    with pytest.raises(NotImplementedError, match="Own"):
+        _ = reasoner.objective(QUESTION, reward=Own()).optimal_value
+
+
+def test_it_cannot_be_pickled_or_copied_and_says_why(reasoner):
+    for use in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="holds a loaded model"):
+            use(reasoner.objective(QUESTION))

@@ -31,9 +31,8 @@ def folder(tmp_path, monkeypatch):
     with opened(tmp_path / "a=1", config) as store:
         for i, text in enumerate([*TEXTS, "Answer: 3"]):
             answer = Grader().extract(text, "number")
-            record = Record.new(
-                Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
-            )
+            problem = Problem(f"p{i}", "How many?", "3", place=i)
+            record = Record.new(problem, Result(answer, (Candidate(text, answer, 0),)), Grader())
             store.append(record)
             rows.append(grade(record, Grader()))
             store.add_costs({"engine": 1.0, "total": 2.0}, {"kv": i})

@@ -89,3 +89,19 @@ def test_a_model_that_changes_under_its_name_does_not_continue_a_run(server, que
     changed = run(*options)
     assert changed.returncode and "weights of model-1" in changed.stderr
     assert len(changed.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_run_while_its_server_is_still_at_work(server, questions):
+    """No exit waits for a reply."""
+    server.faults = [lambda reply: None] * 4 + ["hang"] * 6  # the first are the handshake
+    command = [sys.executable, "-m", "soft_reasoning.run", f"model={server.url}", *questions]
+    with subprocess.Popen(
+        [*command, "method=cot", "prompt=math"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        server.hung.wait()
+        process.send_signal(signal.SIGTERM)
+        error = process.stderr.read()
+    assert not server.released.is_set() and process.returncode == 130, error
+    assert error.endswith("soft_reasoning: interrupted; the same command continues\n")
+    server.released.set()

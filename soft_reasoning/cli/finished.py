@@ -18,7 +18,7 @@ from soft_reasoning.configuration.parts import Setting, make
 from soft_reasoning.configuration.registry import GRADERS
 from soft_reasoning.lab.reports.comparison import combine, finished_runs
 from soft_reasoning.lab.reports.report import summary, write_report, write_tables
-from soft_reasoning.lab.runs.files import COMPARISON, GRADES, MANIFEST, PAGE, read_json
+from soft_reasoning.lab.runs.files import COMPARISON, MANIFEST, PAGE, read_json
 from soft_reasoning.lab.runs.grading import final_rule
 from soft_reasoning.lab.runs.manifest import method_name
 from soft_reasoning.lab.runs.records import in_order, read_records
@@ -106,15 +106,11 @@ def read_solution(folder: Path, name: str) -> Solution:
     """
     config = read_json(folder / MANIFEST)["config"]
     records = in_order(read_records(folder))
-    record = next((record for record in records if record.problem.id == name), None)
-    if (folder / GRADES).is_file():  # the summary's, to which an unfinished continuation adds none
-        outcomes = read_json(folder / GRADES)
-        records = [record for record in records if record.problem.id in outcomes]
-    if record is None and name.isdecimal() and int(name) < len(records):
-        record = records[int(name)]
-    if record is None:
+    named = {str(record.problem.place): record for record in records}
+    named |= {record.problem.id: record for record in records}
+    if (record := named.get(name)) is None:
         raise UserError(
-            f"{folder}: expected one of its problems, a place from 0 to {len(records) - 1} or an id such as "
+            f"{folder}: expected one of its {len(records)} problems, a place from 0 on or an id such as "
             f"{shortened(records[0].problem.id) if records else 'none'}, got {name}"
         )
     grader, final = build_grader(config), final_rule(config)

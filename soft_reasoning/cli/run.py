@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from soft_reasoning.cli.compose import checked_method, compose_choices, methods_of, plain
 from soft_reasoning.cli.launch import Job, launch, one_line_errors, refuse
 from soft_reasoning.configuration.parts import make
+from soft_reasoning.engine.paths import is_missing
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
 from soft_reasoning.lab.reports.frame import default_reference
@@ -88,8 +89,12 @@ def run_one(
     method = checked_method(composed)  # refuses bad values before anything is loaded
     config = plain(composed)
     tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
-    dataset = build_dataset(config)
-    problems = dataset.problems()
+    dataset, model = build_dataset(config), config["model"]["path"]
+    try:
+        problems = dataset.problems()
+    except UserError as error:
+        also = f"; the weights of {model} are missing, too: model=<local folder>" if is_missing(model) else ""
+        raise UserError(f"{error}{also}") from error
     parts = method, getattr(method, "verifier", None)
     files = [getattr(part, name, None) for part in parts for name in ("point", "probe")]
     for learnt in files:

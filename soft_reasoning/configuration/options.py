@@ -158,6 +158,14 @@ def checked(options: Mapping[str, object], where: str) -> Options:
     return values
 
 
+def check_of_points(options: Mapping[str, object]) -> None:
+    """Refuse options that the reward of a point does not depend on."""
+    of_rounds = ("max_tokens", "max_seconds", "k", "rounds", "acquisition", "stopping")
+    known = [name for name in KNOWN if name not in of_rounds]
+    given = {name: value for name, value in options.items() if value is not None}
+    _check_known(given, "objective", ("gold", "negate", "noise_std", *known))
+
+
 def _check_known(options: Mapping[str, object], where: str, known: Sequence[str]) -> None:
     for name in options:
         if name not in known:

@@ -152,7 +152,7 @@ def merge_adapter(model: Any, adapter: str) -> Any:
         raise OptionError(
             "adapter",
             f"expected a PEFT adapter of this model, and the package peft, got {name} and an error "
-            f"({' '.join(str(error).split())[:200]}); pip install 'soft-reasoning[finetuning]' has PEFT",
+            f"({' '.join(str(error).split())[:200]}); pip install peft accelerate",
         ) from error
 
 
@@ -213,9 +213,9 @@ def explain(name: str, error: Exception) -> str:
     text = " ".join(str(error).split())[:200]
     if isinstance(error, ImportError) or "pip install" in str(error):
         return (
-            f"model {name}: its settings need a package that is missing ({text}); install it "
-            "('soft-reasoning[large]' has accelerate and bitsandbytes, 'soft-reasoning[gguf]' the reader of "
-            "GGUF files), or change model.quantization, model.device_map or model.attn_implementation"
+            f"model {name}: its settings need a package that is missing ({text}); pip install accelerate "
+            "bitsandbytes (for a GGUF file gguf), or change model.quantization, model.device_map or "
+            "model.attn_implementation"
         )
     return (
         f"expected a complete causal language model that transformers can load, got {name} and an error "

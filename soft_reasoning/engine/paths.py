@@ -119,6 +119,16 @@ def try_hub() -> None:
         constants.HF_HUB_OFFLINE = True
 
 
+def is_missing(model: str) -> bool:
+    """Whether ``model`` names a model of the hub that neither the hub nor its cache here can give now."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if is_url(model) or Path(name := resolve(model)).exists():
+        return False
+    try_hub()
+    return constants.HF_HUB_OFFLINE and not isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
 def weights_fingerprint(path: str, revision: str | None) -> str:
     """Return a fingerprint of a model's weights, by which a run, a prior or an adapter recognises them.
 

@@ -58,7 +58,7 @@ class Verifier(Protocol):
         ...
 
     def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+        self, problem: Problem, candidates: list[Candidate], context: Context, earlier: list[Verdict]
     ) -> Verdict | Steps[Verdict]:
         """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before.
 
@@ -79,7 +79,7 @@ def verify(
     Raises:
         UserError: If it returns anything else.
     """
-    verdict: object = verifier.verify(problem, candidates, context, earlier)
+    verdict: object = verifier.verify(problem, [*candidates], context, [*earlier])
     if isinstance(verdict, Generator):
         verdict = yield from cast(Steps[object], verdict)
     name = f"verifier={getattr(verifier, 'name', type(verifier).__name__)}"

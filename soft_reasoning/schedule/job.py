@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 
 from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
+from soft_reasoning.thoughts import split
 from soft_reasoning.types import (
     Completion,
     FinishReason,
@@ -184,9 +185,25 @@ class Job(Future[Result], Generic[E_co]):
     def written(self) -> int:
         """Tokens generated for the problem so far, with those of unfinished completions, without replays."""
         replayed = sum(usage.replayed_tokens for usage in [*self.usage.values()])
+        return self.generated - replayed + sum(len(row.ids) for row in self._rows())
+
+    @property
+    def draft(self) -> tuple[str, str]:
+        """The thoughts and the answer so far of ``method=cot``, which writes one text; else empty.
+
+        The end is left out, where a stop string or a mark of thoughts (at most 32 characters) may begin.
+        """
+        rows = [row for row in self._rows() if row.ids and getattr(self.method, "name", "") == "cot"]
+        if not rows:
+            return "", ""
+        text, request = self.context.engine.stops.decode([*rows[0].ids]), rows[0].request
+        return split(text[: max(0, len(text) - max(32, *map(len, request.stop)))], request.thinks)
+
+    def _rows(self) -> list[Any]:
+        """The unfinished requests of the effect."""
         queued, submitted = self.context.engine.queued, self.submitted
         rows = [queued.get(ticket) for ticket in ([] if submitted is None else submitted.tickets)]
-        return self.generated - replayed + sum(len(row.ids) for row in rows if row is not None)
+        return [row for row in rows if row is not None]
 
     def spent(self, least: int) -> str | None:
         """Return which budget cannot pay for ``least`` more tokens: "max_tokens", "max_seconds" or None."""

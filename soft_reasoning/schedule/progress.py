@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -39,7 +40,9 @@ class Progress:
         if self._enabled:
             from tqdm.auto import tqdm
 
-            self._free = self.tokens
+            self._free, unsized = self.tokens, False
+            if self._stream.isatty():
+                unsized = not os.get_terminal_size(self._stream.fileno()).columns
             self._bar = tqdm(
                 total=self.total,
                 initial=self.done,
@@ -48,7 +51,10 @@ class Progress:
                 mininterval=REDRAW if self._live else EVERY,
                 miniters=0,
                 leave=False,
-                dynamic_ncols=True,
+                disable=False,  # whatever the environment says of the bars of libraries
+                smoothing=0,  # over the whole run: most lines are drawn between two problems
+                dynamic_ncols=not unsized,
+                ncols=120 if unsized else None,
             )
         return self
 
@@ -105,7 +111,8 @@ class Progress:
         graded = [f"{self._correct} correct", f"{self._graded - self._correct} wrong"] if self._graded else []
         tokens = self.tokens - self._free + sum(self._written)
         speed = tokens / max(self._bar.format_dict["elapsed"], 1e-9)
-        parts = [*graded, f"{len(self._written)} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]
+        live = min(len(self._written), self.total - self.done)  # one that has just ended is among the written
+        parts = [*graded, f"{live} in progress", f"{tokens:,} tokens", f"{speed:,.0f} tokens/s"]
         self._bar.set_postfix_str(", ".join(parts), refresh=False)
         if self._bar.update(self.done - self._bar.n) and not self._live:
             self.say(str(self._bar))

@@ -32,7 +32,7 @@ from soft_reasoning.serve.errors import (
 )
 from soft_reasoning.serve.requests import ChatBody, TextBody
 from soft_reasoning.serve.responses import ChatReply, TextReply
-from soft_reasoning.serve.service import Service
+from soft_reasoning.serve.service import Service, Update
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.types import Round, UserError
 
@@ -41,6 +41,8 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(
 
 
 NO_BODY = "body: expected a JSON object in UTF-8 and the header Content-Type: application/json"
+
+NO_ROUTE = "address: expected /v1/chat/completions, /v1/completions, /v1/models or /health"
 
 
 def create_app(service: Service) -> FastAPI:
@@ -64,6 +66,8 @@ def create_app(service: Service) -> FastAPI:
     async def _(request: Request, error: HTTPException) -> Response:
         if error.status_code == 400 and not isinstance(error, ApiError):  # FastAPI could not read the body
             error = ApiError(400, NO_BODY, "body")
+        if error.status_code == 404 and not isinstance(error, ApiError):
+            error = ApiError(404, f"{NO_ROUTE}, got {request.url.path}")
         return error_response(error)
 
     @app.exception_handler(RequestValidationError)
@@ -156,7 +160,7 @@ async def unless_disconnected(http: Request, work: Awaitable[T]) -> T:
 
 async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
     """Yield what is known at once, finished rounds, the tokens so far at intervals, and the answer."""
-    updates, begin, tokens = asyncio.Queue[Round | int | None](), reply.begin(), 0
+    updates, begin, tokens = asyncio.Queue[Update | None](), reply.begin(), 0
     task = asyncio.create_task(service.solve(reply.body, updates.put_nowait))
     task.add_done_callback(lambda _: updates.put_nowait(None))
     clock, seconds = asyncio.get_running_loop().time, service.settings.keep_alive_seconds
@@ -172,10 +176,10 @@ async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
             else:
                 if update is None:
                     break
-                if isinstance(update, int):
-                    tokens = max(tokens, update)  # between two counts a completion is in neither
-                else:
+                if isinstance(update, Round):
                     news = reply.report_round(update)
+                else:  # between two counts a completion is in neither
+                    tokens, news = max(tokens, update[0]), reply.report_text(*update[1:])
             for part in chain(begin, news):
                 yield part
         for part in chain(begin, reply.end(task.result())):

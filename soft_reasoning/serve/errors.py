@@ -42,6 +42,8 @@ def describe_error(error: Mapping[str, Any]) -> tuple[str, str]:
     field = ".".join(str(part) for part in error["loc"] if part != "body")
     got = f"got {error['input']!r:.80}"
     match error["type"]:
+        case "extra_forbidden" if field in ("tools", "functions"):
+            return field, f"{field}: expected none, as no method calls tools; ask the model's own server"
         case "extra_forbidden":
             return field, f"{field}: expected a field that has an effect here, {got}; leave it out"
         case "missing" | "refused" | "string_pattern_mismatch":  # the last may be a key

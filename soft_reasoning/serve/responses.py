@@ -6,7 +6,7 @@ import math
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from openai.types import Completion
@@ -18,8 +18,7 @@ from soft_reasoning.solution import Solution
 from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, Round, Usage
 
-IN_ONE_PART = "The answer comes in one part, when the search has ended.\n"
-"""The first line of a stream."""
+COMPUTED = "The answer is {answer}. This program computes it:\n\n{text}"
 DONE = "data: [DONE]\n\n"
 
 
@@ -55,6 +54,11 @@ def _write(candidate: Candidate | None, solution: Solution, lines: str, stop: Se
     thought, text = split(full_text, solution.thinks and candidate is not None)
     end = earliest_stop(text, stop)
     text = text if end < 0 else text[:end]  # joined completions may contain a stop string
+    verdicts = (entry.get("verifier") or {} for entry in solution.trace)
+    answer = solution.answer if candidate is None else candidate.answer
+    computed = any(v.get("computed") for v in verdicts) if candidate is None else candidate.computed
+    if computed and answer is not None:
+        text = COMPUTED.format(answer=answer, text=text)
     if candidate is None:
         extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
         reason = "length" if solution.unfinished else "stop"
@@ -90,6 +94,7 @@ class ChatReply:
     def __init__(self, body: Body) -> None:
         self.body = body
         self.streamed_lines: list[str] = []  # about rounds
+        self.streamed_text = ""
         self.head: dict[str, Any] = {
             "id": f"sr-{uuid.uuid4().hex}",
             "created": int(time.time()),
@@ -110,7 +115,7 @@ class ChatReply:
 
     def begin(self) -> Iterator[str]:
         """Yield the first events of a stream."""
-        yield self.event([_delta(IN_ONE_PART, role="assistant")])
+        yield self.event([_delta("", role="assistant")])
 
     def note(self, line: str) -> Iterator[str]:
         """Yield a line about the work."""
@@ -121,12 +126,20 @@ class ChatReply:
         self.streamed_lines.append(format_round(round.number, round.candidates))
         yield from self.note(self.streamed_lines[-1])
 
+    def report_text(self, thoughts: str, text: str) -> Iterator[str]:
+        """Yield the event of what the beginnings of the reasoning and of the answer's text hold anew."""
+        new = thoughts[len("".join(self.streamed_lines)) :], text[len(self.streamed_text) :]
+        if any(new):
+            self.streamed_lines, self.streamed_text = [thoughts], text
+            yield self.event([_delta(new[0], content=new[1])])
+
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
         written = [each for s in solutions for each in write_choices(s, self.body)]
         for i, each in enumerate(written):
-            streamed = "" if i else "".join(self.streamed_lines)
-            yield self.event([self.choice(i, each, "delta", each.reasoning.removeprefix(streamed))])
+            lines, text = ("", "") if i else ("".join(self.streamed_lines), self.streamed_text)
+            rest = replace(each, text=each.text.removeprefix(text))
+            yield self.event([self.choice(i, rest, "delta", each.reasoning.removeprefix(lines))])
         if self.body.stream_options.include_usage:
             yield self.event([], **_totals(solutions, written))
         yield DONE
@@ -147,10 +160,13 @@ class TextReply(ChatReply):
         return {"index": index, "text": written.text, "logprobs": None, **_outcome(written)}
 
     def begin(self) -> Iterator[str]:
-        yield from self.note(IN_ONE_PART)
+        yield from self.note("")
 
     def note(self, line: str) -> Iterator[str]:
         yield f": {line}\n"  # a comment: chunks have no field for it
+
+    def report_text(self, thoughts: str, text: str) -> Iterator[str]:
+        yield from ()  # prompts may be several
 
 
 def _outcome(written: Written) -> dict[str, Any]:

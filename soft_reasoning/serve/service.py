@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
-from soft_reasoning.checks import NoSuchOption
+from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.method.rounds import VerifiedMethod
@@ -22,6 +23,9 @@ from soft_reasoning.solution import Solution
 from soft_reasoning.types import Request, Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
+
+Update: TypeAlias = Round | tuple[int, str, str]
+"""A finished round; or the tokens so far, and the thoughts and the text so far of ``method=cot``."""
 
 
 class Service:
@@ -53,12 +57,10 @@ class Service:
             raise ApiError(404, message, "model", "model_not_found")
         return self.names[name]
 
-    async def solve(
-        self, body: Body, on_update: Callable[[Round | int], None] | None = None
-    ) -> list[Solution]:
+    async def solve(self, body: Body, on_update: Callable[[Update], None] | None = None) -> list[Solution]:
         """Return the solution of each question of a request; a cancelled task ends its work.
 
-        ``on_update`` is called with every finished round, and often with the tokens generated so far.
+        ``on_update`` is called with every finished round, and often with the progress so far.
 
         Raises:
             ApiError: For an invalid request, after too long a time, and for an internal error.
@@ -88,7 +90,7 @@ class Service:
         log.error("a request failed", exc_info=error)
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
-    async def _solve(self, body: Body, on_update: Callable[[Round | int], None] | None) -> list[Solution]:
+    async def _solve(self, body: Body, on_update: Callable[[Update], None] | None) -> list[Solution]:
         questions = body.questions(self.reasoner.context.engine)
         options = self._options(body, len(questions))
         schema, field = body.response_format, body.question_field
@@ -99,15 +101,17 @@ class Service:
         try:
             problems = [replace(read_question(question, kind), schema=schema) for question in questions]
         except UserError as error:  # which names the call from Python
-            raise ApiError(400, str(error).replace("solve:", f"{field}:", 1), field) from error
-        solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=on_update)
+            raise ApiError(400, str(error).replace("question:", f"{field}:", 1), field) from error
+        watch = None if on_update is None else lambda *progress: on_update(progress)
+        solve, warning = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=watch), None
         while True:
             try:
-                return await solve(**options)
-            except NoSuchOption as error:
+                return [replace(solution, warning=warning) for solution in await solve(**options)]
+            except OptionError as error:
                 if error.name not in ("temperature", "top_p") or options.get(error.name) is None:
                     raise
-                options[error.name] = None  # clients always send them, also to greedy methods
+                options[error.name] = None  # clients always send them, also 0, and to greedy methods
+                warning = f"{f'{warning}; ' if warning else ''}{error}; the field was left out"
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""

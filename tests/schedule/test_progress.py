@@ -5,6 +5,8 @@ import io
 import os
 import pty
 import struct
+import subprocess
+import sys
 import termios
 
 import pytest
@@ -47,8 +49,46 @@ def test_a_terminal_of_any_size_has_a_bar(monkeypatch, size):
         os.set_blocking(leader, False)
         text = written.read().decode()
     assert "a note\r\n" in text
-    bar = "12/100 [" in text and "11 correct, 1 wrong, 8 in progress, 700 tokens" in text
-    assert bar or size == (0, 0), "such a terminal has no room for a bar"
+    assert "12/100 [" in text and "11 correct, 1 wrong, 8 in progress, 700 tokens" in text
+
+
+def test_the_command_line_in_a_pipe_has_lines_though_it_disables_the_bars_of_libraries(tmp_path):
+    script = (
+        "from soft_reasoning.schedule import progress; progress.EVERY = 0.0\n"
+        "import sys; from soft_reasoning.cli.main import main\n"
+        "sys.argv[1:] = ['run', 'engine=fake', 'method=cot', 'limit=2', 'max_new_tokens=9', "
+        f"'hydra.run.dir={tmp_path}']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "| 1/2 [" in done.stderr and "1 in progress" in done.stderr
+
+
+def test_no_problem_is_in_progress_when_all_are_done(monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    stream = io.StringIO()
+    with Progress(2, stream=stream) as display:
+        display.work([5, 5])
+        display.count(50, read=True, correct=True, covered=True)
+        display.show()
+        display.work([60])
+        display.count(60, read=True, correct=False, covered=True)
+        display.show()
+    assert "1 correct, 1 wrong, 0 in progress" in stream.getvalue().splitlines()[-1]
+
+
+def test_the_time_that_is_left_follows_from_the_whole_run(monkeypatch):
+    """Also where problems end more rarely than lines are drawn."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    stream, clock = io.StringIO(), [0.0]
+    with Progress(4, stream=stream) as display:
+        display._bar.start_t, display._bar._time = 0.0, lambda: clock[0]
+        display._bar.last_print_t = 0.0
+        for second in range(1, 61):
+            clock[0] = float(second)
+            if second == 60:
+                display.count(50, read=True, correct=True, covered=True)
+            display.show()
+    assert "1/4 [01:00<03:00," in stream.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])

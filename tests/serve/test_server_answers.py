@@ -1,6 +1,8 @@
 """The server's answers, read by OpenAI's client, are those of SoftReasoner.solve."""
 
+import itertools
 import json
+import threading
 
 import httpx
 import pytest
@@ -9,7 +11,10 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import SoftReasoner  # noqa: E402
-from soft_reasoning.serve.responses import IN_ONE_PART  # noqa: E402
+from soft_reasoning.serve.requests import ChatBody  # noqa: E402
+from soft_reasoning.serve.responses import write_choices  # noqa: E402
+from soft_reasoning.solution import Solution  # noqa: E402
+from soft_reasoning.types import Candidate  # noqa: E402
 from tests.serve.serving import QUESTION, ask, chat, served  # noqa: E402
 
 Q = QUESTION
@@ -146,8 +151,7 @@ def test_a_stream_holds_the_same_answer(client, model):
         parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
         assert "".join(part.delta.content or "" for part in parts) == choice.message.content
         reasoning = [getattr(part.delta, "reasoning", None) or "" for part in parts]
-        told = IN_ONE_PART if choice.index == 0 else ""
-        assert "".join(reasoning) == told + (choice.message.reasoning or "")
+        assert "".join(reasoning) == (choice.message.reasoning or "")
         assert [part.finish_reason for part in parts if part.finish_reason] == [choice.finish_reason]
 
 
@@ -159,8 +163,8 @@ def test_a_stream_has_a_line_at_once_for_each_round_and_for_the_tokens_so_far(re
             lines = [line for line in response.iter_lines() if line]
     assert lines[-1] == "data: [DONE]"
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
-    first, *reasoning = [d["reasoning_content"] for d in deltas if d.get("reasoning_content")]
-    assert first == deltas[0]["reasoning_content"] == IN_ONE_PART
+    assert deltas[0]["role"] == "assistant"
+    reasoning = [d["reasoning_content"] for d in deltas if d.get("reasoning_content")]
     counts = [int(line.split()[0]) for line in reasoning if line.endswith(" tokens so far\n")]
     assert counts == sorted(counts) and 0 < counts[-1] <= reasoner.solve(Q).total.generated_tokens
     reasoning = [line for line in reasoning if not line.endswith(" tokens so far\n")]
@@ -168,6 +172,50 @@ def test_a_stream_has_a_line_at_once_for_each_round_and_for_the_tokens_so_far(re
     assert len(reasoning) == len(rounds) == 2
     best = max(rounds[1], key=lambda candidate: candidate.reward)
     assert reasoning[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
+
+
+def test_a_greedy_solution_comes_as_it_is_written(reasoner, monkeypatch):
+    engine, calls, received = reasoner.context.engine, itertools.count(), threading.Event()
+    advance = engine.advance
+
+    def wait_for_the_client():
+        if next(calls) == 50:  # the text is not finished
+            assert received.wait(60)
+        return advance()
+
+    monkeypatch.setattr(engine, "advance", wait_for_the_client)
+    parts = []
+    with served(reasoner) as running, running.client() as client:
+        for chunk in ask(client, "cot-demo", stream=True):
+            parts += [chunk.choices[0].delta.content or ""]
+            if parts[-1]:
+                received.set()
+    assert len([part for part in parts if part]) > 1
+    assert "".join(parts) == reasoner.solve(Q, method="cot").text
+
+
+def test_an_answer_that_only_programs_gave_begins_with_a_sentence():
+    code = "```python\ndef solution(): return 15\n```\nAnswer: 15"
+    program, words = Candidate(code, "15", 0, computed=True), Candidate("So it is 15.", "15", 0)
+    verdict = {"round": 0, "verifier": {"answers": ["15"], "texts": [code], "computed": True}}
+    body = ChatBody(model="demo", messages=chat(Q))
+    for solution, source in (
+        (Solution("15", (program,)), "candidate"),
+        (Solution("15", (Candidate("It is 12.", "12", 0),), (verdict,)), "verifier"),
+    ):
+        [written] = write_choices(solution, body)
+        assert written.text == f"The answer is 15. This program computes it:\n\n{code}"
+        assert written.extra["source"] == source
+    [written] = write_choices(Solution("15", (words, program)), body)
+    assert written.text == "So it is 15."
+
+
+def test_a_temperature_that_cannot_act_is_told(client, reasoner):
+    response = ask(client, "self_consistency-demo", temperature=0)
+    assert response.choices[0].message.content == reasoner.solve(Q, method="self_consistency").text
+    assert response.soft_reasoning["warning"].startswith("temperature: expected a finite number above 0")
+    assert "cot" in ask(client, "cot-demo", temperature=0.5).soft_reasoning["warning"]
+    assert "warning" not in ask(client, "cot-demo").soft_reasoning
 
 
 def test_a_type_of_answer_per_request():

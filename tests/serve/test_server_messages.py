@@ -79,6 +79,7 @@ def test_a_template_that_drops_a_message_or_fails_is_one_line():
     ("method", "path", "headers", "status"),
     [
         ("GET", "/nothing", {}, 404),
+        ("POST", "/v1/embeddings", {}, 404),
         ("GET", "/v1/chat/completions", {}, 405),
         ("POST", "/v1/completions", {"content-type": "application/json"}, 400),
     ],
@@ -89,6 +90,7 @@ def test_every_refusal_has_openai_s_form(running, method, path, headers, status)
     error = response.json()["error"]
     assert {*error} == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
     assert error["message"] and "\n" not in error["message"]
+    assert status != 404 or f"or /health, got {path}" in error["message"]
 
 
 @pytest.mark.parametrize("value", [5, {"text": "?"}, None, [["?"]], [5.5], []])

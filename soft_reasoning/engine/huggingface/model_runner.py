@@ -119,6 +119,7 @@ class ModelRunner(Runner):
         view.set_attn_implementation(NAME)
         super().__init__(view)
         self._pool = KeyValuePool(0)
+        self._pass_tokens = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -132,6 +133,7 @@ class ModelRunner(Runner):
         self.blocks: BlockManager = BlockManager(limit, cache_limit)
         self._step: Pass | None = None
         self._rows: list[Sequence] = []
+        self._entering = False
 
     def begin_run(self) -> None:
         """Forget cached prefixes, and restart ``peak_kv_bytes``."""
@@ -151,20 +153,26 @@ class ModelRunner(Runner):
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
         """Remove sequences from ``waiting`` as long as there is room; at least one if none is running.
 
-        While some are running, new sequences wait until a quarter of the room is free, to form a batch.
+        While some are running, new sequences wait until a quarter of the room is free, to form a batch. The
+        batch enters by prompts of about one pass a call, so that no call takes minutes.
         """
         blocks, rows = self.blocks, self.max_rows or math.inf
-        if not waiting or (running and (blocks.committed > 0.75 * blocks.limit or running > 0.75 * rows)):
+        full = blocks.committed > 0.75 * blocks.limit or running > 0.75 * rows
+        if not waiting or (running and full and not self._entering):
             return []
         if not running:  # a prompt beyond the bound runs alone
             limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].max_tokens))
             if limit != blocks.limit:
                 self._reset(limit, blocks.cache_limit)
-        admitted = []
-        while waiting and running + len(admitted) < rows and self.blocks.can_allocate(waiting[0]):
+        admitted, left = list[Sequence](), 0.75 * self._pass_tokens
+        while (
+            waiting and left > 0 and running + len(admitted) < rows and self.blocks.can_allocate(waiting[0])
+        ):
             sequence = waiting.popleft()
             sequence.cached_tokens = self.blocks.allocate(sequence)
+            left -= sequence.prompt_tokens - sequence.cached_tokens
             admitted.append(sequence)
+        self._entering = left <= 0
         return admitted
 
     def release(self, sequence: Sequence) -> None:
@@ -174,8 +182,7 @@ class ModelRunner(Runner):
     def prefill(self, sequences: list[Sequence]) -> Tensor:
         """Compute what is not cached of the prompts of ``sequences``: (R, V) logits after each prompt."""
         self._prepare_pool()
-        max_tokens = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
-        logits = [self._prefill_pass(rows) for rows in _passes(sequences, max_tokens)]
+        logits = [self._prefill_pass(rows) for rows in _passes(sequences, self._pass_tokens)]
         return torch.cat([x for x in logits if len(x)])
 
     def decode(self, sequences: list[Sequence]) -> Tensor:

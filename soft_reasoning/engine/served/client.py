@@ -1,19 +1,19 @@
-"""A server's addresses under one URL, called by the openai package from a pool of threads."""
+"""A server's addresses under one URL, called by the openai package, each request in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from threading import Lock, Thread
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.types import UserError
 
-INSTALL = "pip install 'openai>=2,<4' (the extra served)"
 LONGEST = 200
 """Characters of a server's message that are shown."""
 
@@ -69,7 +69,8 @@ class Server:
         try:
             import openai
         except ImportError as error:
-            raise UserError(f"engine=served: expected the package openai, found none; {INSTALL}") from error
+            fix = "pip install 'openai>=2,<4'"
+            raise UserError(f"engine=served: expected the package openai, found none; {fix}") from error
         for name in ("httpx", "httpx2"):  # they log every request with its URL
             logging.getLogger(name).setLevel(logging.WARNING)
         self._openai, self._secrets = openai, [url, address.netloc, os.environ.get(key_variable, "")]
@@ -82,17 +83,16 @@ class Server:
             max_retries=retries,
             http_client=openai.DefaultHttpxClient(event_hooks={"response": [self._notice]}),
         )
-        self._pool = ThreadPoolExecutor(concurrency)
 
     def get(self, path: str) -> Reply:
         """Return the reply at ``path``; raises as :meth:`read`."""
-        return self.read(self._pool.submit(self._client.get, path, cast_to=object))
+        return self.read(self._start(partial(self._client.get, path, cast_to=object)))
 
     def submit(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> Future[Any]:
         """Send ``body`` to ``path``; :meth:`read` returns the reply. With ``seconds`` it is sent once."""
         once: Any = {"timeout": min(self._timeout, max(seconds or 0.0, 0.01)), "max_retries": 0}
         options: Any = {} if seconds is None else once
-        return self._pool.submit(self._client.post, path, cast_to=object, body=dict(body), options=options)
+        return self._start(partial(self._client.post, path, cast_to=object, body=dict(body), options=options))
 
     def post(self, path: str, **body: Any) -> Reply:
         """Send ``body`` to ``path``, and return the reply; raises as :meth:`read`."""
@@ -138,8 +138,21 @@ class Server:
 
     def close(self) -> None:
         """Send nothing more; replies on their way are not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
+
+    def _start(self, call: Callable[[], Any]) -> Future[Any]:
+        """Start ``call`` in a thread for whose end no exit of the process waits; a pool's would be joined."""
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
+
+        future.set_running_or_notify_cancel()
+        Thread(target=work, daemon=True).start()
+        return future
 
     def _notice(self, response: Any) -> None:
         with self._lock:

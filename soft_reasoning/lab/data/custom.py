@@ -29,7 +29,8 @@ class Columns:
 
     ``choices`` is a list of texts, a mapping with the lists ``text`` and ``label``, or JSON of these. It is
     listed under the question as (A), (B), .... By default it is the field of that name, where a row of type
-    choice has one. ``answer=None`` loads questions without gold answers.
+    choice has one. A row whose answer is missing, null or blank is not graded, and one without an id has its
+    number as its id. ``answer=None`` and ``id=None`` read no such column.
 
     Gold answers name a choice in one of the ``WAYS``: ``answer_as``, or the first that fits, for all rows of
     a file (:meth:`over`).
@@ -37,7 +38,7 @@ class Columns:
 
     question: str
     answer: str | None
-    id: str | None = None
+    id: str | None = "id"
     choices: str | None = None
     answer_type: str = "number"
     name: str = "custom"
@@ -51,41 +52,39 @@ class Columns:
         """Return this adapter with the first way in which the answers of all ``rows`` name a choice.
 
         Raises:
-            UserError: Where a row names no choice in a way that fits the rows before it.
+            UserError: If no row has a column, and where a row names no choice in a way that fits the rows
+                before it.
         """
+        columns = {"question": self.question, "answer": self.answer, "id": self.id, "choices": self.choices}
+        for option, column in columns.items():
+            optional = column is None or option == column == "id"
+            if not optional and not any(column in row.doc for row in rows):
+                names = [str(name) for name in rows[0].doc] or ["no field"]
+                fix = f"name yours, such as dataset.row.{option}={names[0]}"
+                raise UserError(
+                    f"{rows[0].where}: expected a field '{column}', got {', '.join(names)}; {fix}"
+                )
         if self.answer_as is not None or self.answer is None:
             return self
         ways = [*WAYS]
         for row in rows:
             with located(row.where):
-                if self._type_of(row.doc) == "choice":
+                if self._type_of(row.doc) == "choice" and fields.given(row.doc, self.answer):
                     ways = [*self._indices(row.doc, ways)]
         return replace(self, answer_as=ways[0])
 
     def __call__(self, row: Doc, index: int) -> Problem:
         """Return the problem of a row."""
         kind = self._type_of(row)
-        for option in ("question", "answer", "id"):
-            self._require(row, option)
         question = fields.text(row, self.question)
         texts, _ = self._choices(row)
         listed = [f"({letter}) {text}" for letter, text in zip(LETTERS, texts, strict=False)]
-        identity = index if self.id is None else fields.text(row, self.id)
-        gold = None if self.answer is None else self._gold(row, self.answer, kind)
+        identity = fields.text(row, self.id) if self.id and fields.given(row, self.id) else index
+        gold = self._gold(row, self.answer, kind) if self.answer and fields.given(row, self.answer) else None
         return Problem(f"{self.name}-{identity}", "\n".join([question, *listed]), gold, kind, row)
 
     def _type_of(self, row: Doc) -> str:
         return one_of("answer_type", str(row.get("answer_type") or self.answer_type), ANSWER_TYPES)
-
-    def _require(self, row: Doc, option: str) -> None:
-        """Raise UserError if the column that ``option`` names is not in the row."""
-        column = getattr(self, option)
-        if column is not None and column not in row:
-            names = [str(name) for name in row] or ["no field"]
-            raise UserError(
-                f"expected a field '{column}', got {', '.join(names)}; name yours, such as "
-                f"dataset.row.{option}={names[0]}"
-            )
 
     def _gold(self, row: Doc, column: str, kind: str) -> str:
         if kind == "choice":
@@ -108,7 +107,6 @@ class Columns:
         given = row.get(column)
         if self.choices is None and (not choosing or given in (None, "")) or not (choosing or given):
             return [], []  # a table has the column in every row
-        self._require(row, "choices")
         texts, labels = fields.value(row, column), []
         with suppress(ValueError, RecursionError):  # a column of CSV is text
             texts = json.loads(texts) if isinstance(texts, str) else texts

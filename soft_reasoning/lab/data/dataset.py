@@ -110,7 +110,8 @@ class Dataset:
             with located(row.where):
                 problem = adapter(row.doc, index)
                 if problem.id in problems:
-                    raise UserError(f"expected a new id, got '{shortened(problem.id)}' again")
+                    fix = "rename it, or number the rows: dataset.row.id=null"
+                    raise UserError(f"expected a new id, got '{shortened(problem.id)}' again; {fix}")
             problems[problem.id] = problem
         return [*problems.values()]
 

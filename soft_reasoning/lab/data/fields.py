@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from soft_reasoning.answers import number as numbers
+from soft_reasoning.answers.marks import PLAIN
 from soft_reasoning.answers.text import read_json
 from soft_reasoning.types import UserError
 
@@ -27,6 +28,12 @@ def value(doc: Doc, name: str) -> Any:
     if content is None or isinstance(content, float) and not math.isfinite(content):
         raise UserError(f"expected a value in field '{name}', got {'null' if content is None else content}")
     return content
+
+
+def given(doc: Doc, name: str) -> bool:
+    """Whether the field ``name`` holds a value: it is there, and neither null, NaN nor blank text."""
+    content = doc.get(name)
+    return content is not None and content == content and bool(str(content).strip())
 
 
 def text(doc: Doc, name: str) -> str:
@@ -46,8 +53,9 @@ def number(doc: Doc, name: str) -> str:
 
 
 def canonical_number(content: Any, name: str) -> str:
-    """Return ``content`` as the text of an answer; ``name`` is its field in errors."""
-    number = None if isinstance(content, bool) else numbers.only(str(content))
+    """Return a number, perhaps with a unit, as the text of an answer; ``name`` is its field in errors."""
+    text = str(content).translate(PLAIN)
+    number = None if isinstance(content, bool) else numbers.only(text) or numbers.read(text, "", True)
     if number is None or number.answer is None:
         raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
     return number.answer

@@ -29,7 +29,6 @@ from soft_reasoning.lab.reports.frame import (
     find_reference,
     read_runs,
 )
-from soft_reasoning.lab.reports.report import one_text
 from soft_reasoning.lab.reports.tables import (
     MISSING,
     Table,
@@ -78,10 +77,6 @@ COST_NOTE = (
     "acquisition function chose."
 )
 FAKE_NOTE = "The fake engine wrote these answers, which say nothing about any model."
-ALIKE = (
-    "The soft token has little effect, so raise embedding.sigma or place it last: for most questions nearly "
-    "all candidates are the same text under "
-)
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -120,7 +115,9 @@ def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> 
     settings = against(settings, reference)
     tables = build_tables(settings, reference)
     if folder is not None:
-        _write(settings, tables, build_notes(settings, reference), Path(folder))
+        fake = [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
+        notes = [NOTE.format(reference=reference), *_budgets(settings), *fake]
+        _write(settings, tables, notes, Path(folder))
     return tables
 
 
@@ -266,16 +263,6 @@ def _wide(frame: Frame, head: Sequence[str], columns: str, last: str = "label") 
     marks = [(i, len(index) + j) for i, j in np.argwhere(bold.eq(True)).tolist()]
     rows = cells.fillna(MISSING).reset_index().rename(columns={"label": "method"}).astype(str)
     return Table([*rows.columns], rows.to_numpy().tolist(), labels=len(index), rules=rules, bold=marks)
-
-
-def build_notes(settings: Frame, reference: str) -> list[str]:
-    """Return the notes under the tables."""
-    notes = [NOTE.format(reference=reference), *_budgets(settings)]
-    notes += [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
-    alike = [row.label for _, row in settings.iterrows() if one_text(row.config[0], row.one_text)]
-    if alike:
-        notes.append(f"{ALIKE}{'; '.join(dict.fromkeys(alike))}.")
-    return notes
 
 
 def _budgets(settings: Frame) -> list[str]:

@@ -55,7 +55,7 @@ TOTALS = {
     "sequences": "tokens.total.sequences",
     "seconds": "seconds.total",
 }
-OTHERS = {"problems": "problems", "decided": "decided", "one_text": "one_text"}
+OTHERS = {"problems": "problems", "decided": "decided"}
 PEAKS = {"kv": "peak_bytes.kv", "activations": "peak_bytes.activations"}
 """Columns by their keys in results.json: means over runs, and the most of all runs."""
 

@@ -17,7 +17,7 @@ import pandas as pd
 from soft_reasoning.lab.reports.statistics import wilson
 from soft_reasoning.lab.runs.files import Json
 
-MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
+MISSING = "no plots: matplotlib is not installed; pip install matplotlib"
 TEXT, MUTED, LINE, PANEL, BLUE, ORANGE = "#16181d", "#5f6877", "#e1e4ea", "#ffffff", "#3a4fd0", "#c2691c"
 MARKERS = "osD^vpX<>h*"
 """Their number is coprime to Matplotlib's ten colours, so 110 methods look different."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -42,13 +43,7 @@ ROUNDS = (
 )
 VERIFIER = "The verdicts on the first round's candidates, compared with the reference answers."
 
-ONE_TEXT = (
-    "For {share:.0f} % of the questions nearly all candidates are the same text, so the soft token has "
-    "little effect and the search is little more than greedy decoding: raise embedding.sigma ({sigma} now; "
-    "soft-reasoning sweep embedding=gaussian embedding.sigma=1,2,4,8 compares values), or place the soft "
-    "token last (placement=last)."
-)
-"""Share of such questions from which the report warns."""
+UNREAD = "{count} of {all} questions have no answer that could be read; most often a text ends: {line!r:.80}"
 
 REPEATED = "{repeated} of {graded} questions repeat others; an interval counts each question once."
 
@@ -63,7 +58,7 @@ ROUNDS_PLOT = "after_each_round.svg"
 def write_report(folder: Path) -> list[str]:
     """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
 
-    Where no problem has a reference answer, the answers are written to ``predictions.csv``.
+    If a problem has no reference answer, all answers are written to ``predictions.csv``.
 
     Returns:
         Notes about missing parts of the report.
@@ -78,9 +73,11 @@ def write_report(folder: Path) -> list[str]:
     if pictures:
         plots.after_each_round(rounds, metrics["questions"], folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
-    if one_text(config, share := metrics["one_text"]):
-        sigma = flatten(config)["method.embedding.sigma"]
-        notes.append(ONE_TEXT.format(share=100 * share, sigma=sigma))
+    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
+    lost = [record.result for record in records if grades[record.problem.id].answer is None]
+    ends = Counter(c.text.strip().split("\n")[-1] for result in lost for c in result.candidates)
+    if ends:
+        notes.append(UNREAD.format(count=len(lost), all=len(records), line=ends.most_common(1)[0][0]))
     total = round((metrics["candidates"] or 0) * metrics["problems"])
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
@@ -100,16 +97,11 @@ def write_report(folder: Path) -> list[str]:
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=" ".join([INTERVALS, *notes])), *others]
     write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
-    if _ungraded(grades):
-        questions = [record.problem for record in read_records(folder) if record.problem.id in grades]
-        answers = [(q.id, q.question, grades[q.id].answer or "") for q in questions]
+    if metrics["graded"] < metrics["problems"]:
+        asked = [record.problem for record in records]
+        answers = [(q.id, q.question, grades[q.id].answer or "") for q in asked]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
-
-
-def one_text(config: Json, share: float | None) -> bool:
-    """Whether ``share`` (``one_text`` of a run's metrics) says that its sigma hardly changes any text."""
-    return flatten(config).get("method.embedding.sigma") is not None and (share or 0.0) >= 0.5
 
 
 def write_tables(folder: Path) -> Path:
@@ -127,22 +119,23 @@ def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
     metrics, lines, grades = read_json(folder / RESULTS), list[str](), read_grades(folder)
     records = in_order(record for record in read_records(folder) if record.problem.id in grades)
-    ungraded = _ungraded(grades)
-    if ungraded or len(records) <= SHOWN:
-        lines = [_answered(i, r.problem, grades[r.problem.id]) for i, r in enumerate(records[:SHOWN])]
+    if not metrics["graded"] or len(records) <= SHOWN:
+        lines = [_answered(record.problem, grades[record.problem.id]) for record in records[:SHOWN]]
         if len(records) > SHOWN:
             lines.append(f"... and {len(records) - SHOWN} more")
-        lines += ["", *([str(folder / PREDICTIONS), ""] if ungraded else [])]
+        lines += [""]
+    if metrics["graded"] < metrics["problems"]:
+        lines += [str(folder / PREDICTIONS), ""]
     return "\n".join([*lines, *_sentence(metrics), _headline(metrics).text(), "", _tokens(metrics).text()])
 
 
-def _answered(number: int, problem: Problem, grade: Graded) -> str:
+def _answered(problem: Problem, grade: Graded) -> str:
     """A line about a question: its place, its end, its answer as graded, and whether it is correct."""
     texts, correct = (problem.question, grade.answer, problem.gold), grade.correct
     question, answer, gold = (" ".join((text or "").split()) for text in texts)
     asked = question if len(question) <= 60 else f"...{question[-57:]}"  # the end asks
     graded = "" if correct is None else " (correct)" if correct else f" (wrong: {shortened(gold)})"
-    return f"{number:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
+    return f"{problem.place:>3}  {asked}  {shortened(answer) or 'no answer'}{graded}"
 
 
 def _sentence(metrics: Json) -> list[str]:
@@ -152,13 +145,10 @@ def _sentence(metrics: Json) -> list[str]:
         return []
     problems, several = metrics["graded"], (metrics["candidates"] or 0) > 1
     coverage = f"; {covered * problems:.0f} have a correct candidate" if several else ""
-    known = " with a reference answer" if problems < metrics["problems"] else ""
+    unknown = metrics["problems"] - problems
+    known = f" with a reference answer ({unknown} more have none)" if unknown else ""
     counts = f"{solved * problems:.0f} of {problems} questions{known} were answered correctly"
     return [f"{counts}{coverage}. {INTERVALS}", ""]
-
-
-def _ungraded(grades: Mapping[str, Graded]) -> bool:
-    return all(grade.correct is None for grade in grades.values())
 
 
 def build_tables(metrics: Json) -> dict[str, Table]:
@@ -215,9 +205,11 @@ def _share(metrics: Json, name: str) -> str:
 
 
 def _headline(metrics: Json) -> Table:
+    unknown = metrics["problems"] - metrics["graded"]
     rows = [
         ["Answers", ""],
         ["problems", count(metrics["problems"])],
+        *([["  without a reference answer", count(unknown)]] if unknown else []),
         ["accuracy %", _share(metrics, "exact_match")],
         ["coverage (any candidate is correct) %", _share(metrics, "coverage")],
         [f"coverage by {COVERAGE_AT} candidates %", _share(metrics, f"coverage@{COVERAGE_AT}")],
@@ -230,7 +222,6 @@ def _headline(metrics: Json) -> Table:
         ["  different answers", number(metrics["answers"], 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["points that the acquisition function chose %", percent(metrics["decided"])],
-        ["surrogate ranks a correct candidate above a wrong one %", percent(metrics.get("surrogate_auc"))],
         ["Cost", ""],
         ["time", duration(metrics["seconds"].get("total"))],
         *(

@@ -5,8 +5,7 @@ A record is graded when it is written, and again only by ``soft-reasoning regrad
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -24,9 +23,6 @@ from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.records import Graded, Record
 from soft_reasoning.thoughts import split
 from soft_reasoning.types import Candidate, UserError
-
-NEARLY_ALL = 0.8
-"""Share of a question's candidates with one text at which the search has found nothing but this text."""
 
 
 def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None) -> Graded:
@@ -63,13 +59,11 @@ def grade(record: Record, grader: AnswerGrader, final: FinalAnswer | None = None
             for v in votes
         ],
         answers=len(same_answers(answers, grader, kind)),
-        one_text=_one_text(written),
         round=[c.round for c in candidates],
         reward=[c.reward for c in candidates],
         cut_at=[tokens_when_cut(c, kind) for c in candidates],
         approved=approved,
         new=[text not in written[:i] for i, text in enumerate(written)],
-        expected=_expected(candidates, [proposal.get("mean") or () for proposal in proposals]),
         decided=[p["decided"] for p in proposals if p.get("decided") is not None],
         after_rounds=[*_after_rounds(record, grader, final)],
         usage={role: asdict(usage) for role, usage in result.usage.items()},
@@ -103,17 +97,6 @@ def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list
         ]
     sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
     return (grader.vote(sources, kind) if sources else final), parsed
-
-
-def _expected(candidates: Sequence[Candidate], means: Sequence[Sequence[float]]) -> list[float | None]:
-    """The surrogate's mean at each candidate's point, from its ``means`` for each entry of the trace."""
-    left = [iter(values) for values in means]
-    return [next(left[c.round], None) if c.round < len(left) else None for c in candidates]
-
-
-def _one_text(texts: Sequence[str]) -> bool | None:
-    """Whether nearly all ``texts`` are the same; None for fewer than two."""
-    return max(Counter(texts).values()) >= NEARLY_ALL * len(texts) if len(texts) > 1 else None
 
 
 def _after_rounds(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from soft_reasoning.lab.runs.files import Json
@@ -16,8 +15,8 @@ from soft_reasoning.types import UserError
 Frame: TypeAlias = Any
 """A DataFrame or a Series of pandas, whose annotations lack the type of a column."""
 
-PROBLEM = ("correct", "covered", "covered_first", "answers", "one_text", "rounds")
-CANDIDATE = ("round", "reward", "cut_at", "approved", "new", "expected")
+PROBLEM = ("correct", "covered", "covered_first", "answers", "rounds")
+CANDIDATE = ("round", "reward", "cut_at", "approved", "new")
 """Numbers of a problem, and the lists of a :class:`Graded` with a value per candidate."""
 
 TOKENS = {
@@ -61,7 +60,6 @@ def measure(
         "candidates": len(candidates) / len(rows) if rows else None,
         "texts": float(candidates["new"].sum()) / len(rows) if rows else None,
         "answers": _mean(problems["answers"]),
-        "one_text": _mean(problems["one_text"]),
         "candidate_accuracy": _mean(graded_candidates["correct"]),
         "cut": {
             "candidates": int(candidates["cut_at"].count()),
@@ -74,7 +72,6 @@ def measure(
         "by_round": _by_round(problems, candidates),
         "after_each_round": _after_each_round(rows),
         "decided": _mean(pd.Series([part for row in rows for part in row.decided], dtype=float)),
-        "surrogate_auc": _surrogate_auc(graded_candidates),
         "by_difficulty": {
             level: {
                 "problems": len(group),
@@ -195,17 +192,6 @@ def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
         }
         for number, row in frame.iterrows()
     ]
-
-
-def _surrogate_auc(candidates: Frame) -> float | None:
-    """How often the surrogate expected more of a correct than of a wrong candidate of the same round.
-
-    A tie counts half.
-    """
-    predicted = candidates[candidates["expected"].notna()]
-    right, wrong = predicted[predicted["correct"] == 1], predicted[predicted["correct"] == 0]
-    pairs = right.merge(wrong, on=["problem", "round"], suffixes=("", "_wrong"))
-    return _mean(np.sign(pairs["expected"] - pairs["expected_wrong"]) / 2 + 0.5)
 
 
 def _verifier(candidates: Frame) -> dict[str, float | None] | None:

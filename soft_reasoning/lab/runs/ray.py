@@ -199,9 +199,7 @@ def connect(address: str) -> tuple[Any, bool]:
     try:
         import ray
     except ImportError as error:
-        raise UserError(
-            'launcher=ray: expected the package ray, found none; pip install "soft-reasoning[ray]"'
-        ) from error
+        raise UserError("launcher=ray: expected the package ray, found none; pip install ray") from error
     if ray.is_initialized():
         return ray, False
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -84,8 +83,9 @@ class Record:
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
             candidates.append(Candidate(**stored))
+        asked = (line[name] for name in ("doc_id", "question", "target", "answer_type", "doc"))
         return cls(
-            Problem(line["doc_id"], line["question"], line["target"], line["answer_type"], doc=line["doc"]),
+            Problem(*asked, place=line["place"]),
             Result(
                 line["answer"],
                 tuple(candidates),
@@ -103,6 +103,7 @@ class Record:
         problem, result = self.problem, self.result
         return {
             "doc_id": problem.id,
+            "place": problem.place,
             "question": problem.question,
             "answer_type": problem.answer_type,
             "target": problem.gold,
@@ -128,7 +129,7 @@ class Graded:
     """A graded problem: an entry of ``grades.json``, from which metrics, tables and pages are computed.
 
     ``correct`` and other verdicts are None without a reference answer. The lists from ``round`` to
-    ``expected`` hold a value per candidate.
+    ``new`` hold a value per candidate.
 
     Attributes:
         id: The problem's id.
@@ -141,13 +142,11 @@ class Graded:
         votes: The answers by descending weight: the values of a ``judge.final.Vote``, whether the answer is
             ``right``, and whether it was ``chosen``.
         answers: Number of different answers of candidates.
-        one_text: Whether nearly all candidates are the same text; None for fewer than two.
         round: The number of its round.
         reward: Its reward.
         cut_at: Tokens after which a limit cut it before its answer ended; None for others.
         approved: Whether the verifier approved it, before its confidence; None if it was not judged.
         new: Whether no earlier candidate had its text.
-        expected: The surrogate's mean at its point before its evaluation.
         decided: For each round of proposals, the share that the acquisition function chose.
         after_rounds: For each round, what there would be if the search had ended after it: whether the final
             answer would be ``correct`` (None as well if the final rule is not known), the ``best_reward`` and
@@ -165,13 +164,11 @@ class Graded:
     verifier: Sequence[Sequence[bool | None]]
     votes: Sequence[Json]
     answers: int = 0
-    one_text: bool | None = None
     round: Sequence[int] = ()
     reward: Sequence[float | None] = ()
     cut_at: Sequence[int | None] = ()
     approved: Sequence[bool | None] = ()
     new: Sequence[bool] = ()
-    expected: Sequence[float | None] = ()
     decided: Sequence[float] = ()
     after_rounds: Sequence[Json] = ()
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
@@ -198,7 +195,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
             if not line.endswith(b"\n"):
                 return
             try:
-                record = Record.read(json.loads(line))
+                record = Record.read({"place": number - 1} | json.loads(line))  # older runs have none
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 lacks = f" that lacks {error}" if isinstance(error, KeyError) else ""
                 raise UserError(
@@ -211,12 +208,8 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """Return records by the words and numbers of their ids; a file has them in the order of finishing."""
-
-    def key(record: Record) -> list[tuple[int, str]]:
-        return [(int(number or 0), word) for word, number in re.findall(r"(\D+)|(\d+)", record.problem.id)]
-
-    return sorted(records, key=key)
+    """Return records by their places; a run's file has them in the order of finishing."""
+    return sorted(records, key=lambda record: record.problem.place)
 
 
 def read_grades(folder: Path) -> dict[str, Graded]:

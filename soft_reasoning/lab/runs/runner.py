@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -169,7 +169,7 @@ def run(
         UserError: If ``Store``, ``launcher`` or ``tracker`` raises it, if there are no problems, or if
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
-    problems, folder = list(problems), Path(folder)
+    problems, folder = [replace(each, place=place) for place, each in enumerate(problems)], Path(folder)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
     progress, final = bool(config.get("progress", True)), final_rule(config)

@@ -77,7 +77,7 @@ def follow_run(
     except Exception as error:  # the libraries share no base class
         raise UserError(
             f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:300]}; pip install 'soft-reasoning[{tracker.name}]', or change "
+            f"{' '.join(str(error).split())[:300]}; pip install accelerate {tracker.name}, or change "
             "its options"
         ) from error
 

@@ -5,22 +5,23 @@ import math
 
 import pytest
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.dataset import Dataset
+from soft_reasoning.lab.data.sources import Row
 from soft_reasoning.types import UserError
 
 
 @pytest.mark.parametrize(
     ("kind", "row", "field"),
     [
-        ("choice", {"answer": math.nan}, "answer"),
-        ("text", {"id": None}, "id"),
+        ("choice", {"question": math.nan}, "question"),
         ("choice", {"choices": ["x", None]}, "choices"),
     ],
 )
-def test_what_is_missing_is_no_answer(kind, row, field):
+def test_what_is_missing_is_refused(kind, row, field):
     doc = {"question": "Which?", "answer": "x", "id": "1", "choices": ["x", "y"]} | row
     with pytest.raises(UserError, match=f"field '{field}'"):
         Columns("question", "answer", id="id", answer_type=kind)(doc, 0)
@@ -105,3 +106,60 @@ def test_a_gold_answer_in_json_is_an_object_or_its_text(gold):
 def test_a_gold_answer_that_no_answer_can_equal_is_refused(gold):
     with pytest.raises(UserError, match="expected a JSON object or array in field 'a', got "):
         Columns("q", "a", answer_type="json")({"q": "Which?", "a": gold}, 0)
+
+
+@pytest.mark.parametrize("kind", ["number", "choice", "json"])
+@pytest.mark.parametrize("row", [{}, {"a": None}, {"a": ""}, {"a": " "}, {"a": math.nan}])
+def test_a_row_without_an_answer_has_no_reference(kind, row):
+    columns = Columns("q", "a", answer_type=kind)
+    doc = {"q": "Which?", "choices": ["x", "y"], **row}
+    graded = {**doc, "a": {"number": "3", "choice": "y", "json": {"b": 1}}[kind]}
+    columns = columns.over([Row("row 1", graded), Row("row 2", doc)])
+    assert columns(graded, 0).gold is not None and columns(doc, 1).gold is None
+
+
+def test_a_file_without_the_named_columns_is_refused(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("question,result\n1 + 2?,3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="row 1: expected a field 'answer', got question, result; name yours"):
+        build_dataset(compose_config([f"dataset={file}"])).problems()
+    with pytest.raises(UserError, match=r"expected a field 'number', .* such as dataset\.row\.id=question"):
+        options = ["dataset.row.answer=result", "dataset.row.id=number"]
+        build_dataset(compose_config([f"dataset={file}", *options])).problems()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [("200 km", "200"), ("$1,200 a day", "1200"), ("3 1/2 cups", "3.5"), ("-4 degrees", "-4"), (7, "7")],
+)
+def test_a_reference_may_have_a_unit_like_an_answer(gold, answer):
+    assert Columns("q", "a")({"q": "How much?", "a": gold}, 0).gold == answer
+
+
+@pytest.mark.parametrize("gold", ["5 to 6", "2 dozen", "about as much", "3 or 4 km", True])
+def test_a_reference_that_no_number_can_equal_is_refused(gold):
+    with pytest.raises(UserError, match="expected a number in field 'a', got .*dataset.answer_type=number"):
+        Columns("q", "a")({"q": "How much?", "a": gold}, 0)
+
+
+def test_a_column_id_names_the_rows(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("id,question,answer\nb7,1 + 2?,3\n,2 + 2?,4\n", encoding="utf-8")
+    ids = [problem.id for problem in build_dataset(compose_config([f"dataset={file}"])).problems()]
+    assert ids == ["custom-b7", "custom-1"]
+    file.write_text("id,question,answer\na,1 + 2?,3\na,2 + 2?,4\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"row 2: expected a new id, got 'custom-a' again; .*row\.id=null"):
+        build_dataset(compose_config([f"dataset={file}"])).problems()
+    numbered = build_dataset(compose_config([f"dataset={file}", "dataset.row.id=null"])).problems()
+    assert [problem.id for problem in numbered] == ["custom-0", "custom-1"]
+
+
+def test_a_date_is_text_that_equals_itself_alone(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("- question: When?\n  answer: 2024-03-05\n", encoding="utf-8")
+    [problem] = build_dataset(
+        compose_config([f"dataset={file}", "dataset.answer_type=text", "prompt=text"])
+    ).problems()
+    grader = Grader()
+    texts = ["Answer: 2024-03-05.", "Answer: **2024-03-05**", "Answer: March 5, 2024"]
+    assert [grader.correct(grader.extract(text, "text"), problem) for text in texts] == [True, True, False]

@@ -59,7 +59,9 @@ def test_a_hub_that_cannot_be_reached_is_tried_once(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy") and "OFFLINE" not in k}
     env |= {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"}
     script = "from soft_reasoning import SoftReasoner\nSoftReasoner.from_pretrained('owner/model')"
-    for code, named in ((["-c", LOAD, "gsm8k"], "three ways"), (["-c", script], "HF_HOME")):
+    both = "; the weights of meta-llama/Meta-Llama-3-8B-Instruct are missing, too: model=<local folder>"
+    run = ["-m", "soft_reasoning.run", "+experiment=llama_zero", "limit=2"]
+    for code, named in ((["-c", LOAD, "gsm8k"], "three ways"), (["-c", script], "HF_HOME"), (run, both)):
         done = subprocess.run([sys.executable, *code], capture_output=True, text=True, env=env)
         told = done.stdout + done.stderr
         assert named in told and told.count("cannot be reached") == 1 and "Retry" not in told

@@ -53,7 +53,6 @@ def finished(
         "exact_match": accuracy,
         "coverage": 0.9,
         "after_each_round": [],
-        "one_text": None,
         "rounds": {"mean": sum(int(n) * p for n, p in ended.items()), "share_ended_after": ended},
         "tokens": {"total": {"prompt": 5000, "cached": 0, "generated": 1000, "sequences": 50}},
         "seconds": {"total": 61.0},

@@ -12,7 +12,6 @@ from soft_reasoning.lab.reports.report import build_tables, write_report, write_
 from soft_reasoning.lab.reports.statistics import holm, paired_permutation
 from soft_reasoning.lab.runs.files import read_json
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
-from tests.lab.reports.viewed import page_of
 from tests.lab.runs.world import opened, stored
 
 
@@ -64,22 +63,6 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("embedding", "same", "warned"), [({"sigma": 0.5}, 10, True), ({"dim": 25}, 20, False)]
-)
-def test_a_search_whose_candidates_are_one_text_is_told_to_raise_sigma(tmp_path, embedding, same, warned):
-    """In half of the questions or more; an embedding without sigma has nothing to raise."""
-    results = []
-    for i in range(20):
-        texts = ["3"] * 5 if i < same else ["3", "4", "5", "6", "7"]
-        candidates = tuple(Candidate(text, text, 0, reward=0.5) for text in texts)
-        results.append((Problem(f"p{i}", f"q{i}", "3"), Result("3", candidates)))
-    stored(tmp_path, {"method": {"name": "soft_reasoning", "embedding": embedding}}, results)
-    notes = write_report(tmp_path)
-    assert len(notes) == warned and all("50 %" in n and "raise embedding.sigma (0.5" in n for n in notes)
-    assert page_of(tmp_path)[0].count("greedy decoding") == warned
-
-
-@pytest.mark.parametrize(
     ("cut", "answered", "line"),
     [
         (3, False, None),  # fewer than a tenth
@@ -116,7 +99,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     monkeypatch.setattr(plots, "available", lambda: False)
     stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
     [note] = write_report(tmp_path)
-    assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
+    assert "pip install matplotlib" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.svg"))
 
 
@@ -211,3 +194,17 @@ def test_answers_that_nobody_can_grade_have_costs_only(tmp_path):
     tables = compare(own, tmp_path)
     assert [row[1:3] for row in tables["comparison"].rows] == [["-", "-"]] * 2
     assert (tmp_path / "comparison.md").is_file() and "cost" in tables
+
+
+def test_answers_that_were_not_read_are_told_with_their_most_frequent_end(tmp_path):
+    texts = ["It is Paris.", "Well.\nIt is Paris.\n", "Who knows?", "Answer: Rome"]
+    results = [
+        (
+            Problem(f"p{i}", f"q{i}", "Rome"),
+            Result("Rome" if "Rome" in text else None, (Candidate(text, None, 0),)),
+        )
+        for i, text in enumerate(texts)
+    ]
+    stored(tmp_path, {"method": {"name": "cot"}}, results)
+    [note] = [note for note in write_report(tmp_path) if "could be read" in note]
+    assert note.startswith("3 of 4 questions have no answer") and note.endswith("a text ends: 'It is Paris.'")

@@ -4,7 +4,6 @@ import pytest
 
 from soft_reasoning.lab.reports.comparison import (
     GAIN,
-    build_notes,
     build_tables,
     rounds_table,
     table_by_place,
@@ -130,17 +129,3 @@ def test_costs_relative_to_a_method(tmp_path):
     assert plain.rows[0][: plain.labels] == ["gsm8k", "rap"]
     column = relative.columns.index("generated tokens %")
     assert [row[column] for row in relative.rows] == ["10.00", "3.33"]
-
-
-def test_a_note_names_the_settings_whose_candidates_are_one_text(tmp_path):
-    runs = [
-        finished(
-            tmp_path / str(sigma),
-            0.5,
-            method="soft_reasoning",
-            embedding={"sigma": sigma},
-            measured={"one_text": share},
-        )
-        for sigma, share in ((1, 0.9), (2, 0.5), (8, 0.4))
-    ]
-    assert build_notes(settings(runs), "cot")[-1].endswith("under embedding.sigma=1; embedding.sigma=2.")

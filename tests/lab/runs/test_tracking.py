@@ -105,5 +105,5 @@ def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path,
 def test_a_missing_library_is_named(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     done = run(*FAKE, "logging=wandb")
-    assert done.code == 2 and "pip install 'soft-reasoning[wandb]'" in done.err
+    assert done.code == 2 and "pip install accelerate wandb" in done.err
     assert len(done.err.splitlines()) == 1

@@ -1,6 +1,7 @@
 """A small run for tests: the shipped fake engine and Soft Reasoning on it."""
 
 import json
+from dataclasses import replace
 
 from omegaconf import OmegaConf
 
@@ -52,9 +53,10 @@ def solve(problems, method, context, folder, config, *, max_live=64, **more):
 
 
 def kept(folder):
-    """The records as text, by problem, which must be byte-identical but for the replayed tokens."""
+    """The records as text, by problem, which must be byte-identical but for places and replayed tokens."""
     lines = [record.line() for record in read_records(folder)]
     for line in lines:
+        del line["place"]
         for used in line["usage"].values():
             del used["replayed_tokens"]
     texts = {line["doc_id"]: json.dumps(line) for line in lines}
@@ -79,8 +81,8 @@ def stored(folder, config, results, **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
     with opened(folder, config) as store:
-        for problem, result in results:
-            record = Record.new(problem, result, Grader())
+        for place, (problem, result) in enumerate(results):
+            record = Record.new(replace(problem, place=place), result, Grader())
             store.append(record)
             rows.append(grade(record, Grader(), final_rule(config)))
     write_results(folder, summarise(rows, **more), rows)
