@@ -70,8 +70,11 @@ ASKED: dict[str, tuple[str, Any]] = {
     ),
     "scalar": ("Is 7 a prime number?", {"enum": ["yes", "no"]}),
     "200 properties": (
-        "Give every field the number 1.",
-        closed({f"p{i}": {"type": "integer", "minimum": 0, "maximum": 9} for i in range(200)}),
+        "Give p1 the number 1, p2 the number 2 and p3 the number 3.",
+        {
+            **closed({f"p{i}": {"type": "integer", "minimum": 0, "maximum": 9} for i in range(200)}),
+            "required": ["p1"],
+        },
     ),
     "Unicode": (
         "Translate 'thank you' into Japanese.",
@@ -147,16 +150,17 @@ def ten(client: openai.OpenAI) -> Table:
             ask = f"{question} Answer in JSON."
             messages: Any = [{"role": "user", "content": ask}]
             answer, seconds = timed(
-                lambda messages=messages, wanted=wanted, name=name: client.chat.completions.create(
+                lambda messages=messages, wanted=wanted: client.chat.completions.create(
                     model="m",
                     messages=messages,
                     response_format=wanted,
-                    max_tokens=1800 if name == "200 properties" else 200,
+                    max_tokens=200,
                 )
             )
             text = answer.choices[0].message.content
             print(name, repr(text)[:300], flush=True)
             row += [fits(text, schema), str(answer.usage.completion_tokens), f"{seconds:.1f}"]
+        print(row, flush=True)
         rows.append(row)
     header = ["schema", "fits", "tokens", "s", "without it: fits", "tokens", "s"]
     return Table(header, rows)
@@ -191,8 +195,8 @@ def hostile(client: openai.OpenAI, url: str) -> Table:
             said = f"{answer.status_code}: {answer.body['message']}"  # pyright: ignore
         else:
             said = f"200, {answer.usage.completion_tokens} tokens, {answer.choices[0].finish_reason}"
-        print(name, said, flush=True)
         rows.append([name, said[:110], f"{seconds:.1f}", f"{1000 * max(waits):.0f}"])
+        print(rows[-1], flush=True)
     return Table(["schema", "response", "s", "longest /health, ms"], rows)
 
 

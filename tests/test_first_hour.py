@@ -128,7 +128,7 @@ def test_an_engineer_serves_a_platform():
     with (
         SoftReasoner.from_pretrained("demo", engine="fake", max_new_tokens=30) as reasoner,
         served(reasoner) as running,
-        httpx.Client(base_url=running.url.removesuffix("/v1"), timeout=60) as http,
+        httpx.Client(base_url=running.url.removesuffix("/v1"), timeout=None) as http,
     ):
         chat = {"model": "self_consistency-demo", "messages": [{"role": "user", "content": DAN}]}
 
