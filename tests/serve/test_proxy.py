@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import openai
 import pytest
 
 from soft_reasoning import SoftReasoner
@@ -40,6 +41,12 @@ def test_32_clients_get_what_one_gets(upstream, proxy):
     assert all(text.rpartition("Answer: ")[2].isdigit() for text in answers)
     assert all(answers[number] == text for number, text in alone.items())
     assert upstream.most_in_flight > 1
+
+
+def test_a_complete_prompt_needs_a_tokenizer(proxy):
+    for prompt, words in (("How many?", "give model.tokenizer"), ([5, 6], "expected token ids in 0")):
+        with proxy.client() as client, pytest.raises(openai.BadRequestError, match=words):
+            client.completions.create(model=next(iter(proxy.service.names)), prompt=prompt)
 
 
 def test_a_client_that_goes_away_disturbs_no_other(upstream, proxy):

@@ -247,6 +247,13 @@ class TestCompletions:
         both = client.completions.create(model="cot-demo", prompt=[ids, ids[1:]])  # of the same text
         assert both.choices[0].text == alone.text and len(both.choices) == 2
 
+    def test_the_fake_engine_completes_texts_and_ids(self):
+        with SoftReasoner.from_pretrained("demo", engine="fake", max_new_tokens=9) as fake:
+            ids = fake.context.engine.tokenizer.encode("How many?")
+            with served(fake) as running, running.client() as client:
+                texts = [client.completions.create(model="cot-demo", prompt=p) for p in ("How many?", ids)]
+        assert texts[0].choices[0].text == texts[1].choices[0].text != ""
+
     def test_several_prompts_and_a_stream(self, client):
         whole = client.completions.create(model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2)
         assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
