@@ -8,7 +8,7 @@ import pytest
 
 from soft_reasoning.engine.paths import DEMO_FOLDER, resolve
 from soft_reasoning.engine.served import llamacpp, served
-from soft_reasoning.types import Request, UserError
+from soft_reasoning.types import Prompt, Request, UserError
 from tests.contracts.engine import EngineContract
 
 pytest.importorskip("xllamacpp")
@@ -46,6 +46,15 @@ class TestLlamaCpp(EngineContract):
 def test_the_tokenizer_of_another_model_is_refused(engine):
     with pytest.raises(UserError, match="model.tokenizer: expected the tokenizer of the served model"):
         served(str(engine.server._client.base_url), tokenizer=str(DEMO_FOLDER))
+
+    def test_a_text_fits_its_schema_and_one_that_is_none_is_refused(self, engine, prompts):
+        fits = Prompt(prompts[1], schema='{"enum": ["yes", "no"]}').request(max_new_tokens=20)
+        none = Prompt(prompts[1], schema='{"type": "strin"}').request(max_new_tokens=20)
+        plain, guided = engine.generate([Request(prompts[1], max_new_tokens=20), fits])
+        assert guided.text.strip() in ('"yes"', '"no"') and guided.finish_reason == "eos"
+        assert plain.text == engine.generate([Request(prompts[1], max_new_tokens=20)])[0].text
+        with pytest.raises(UserError, match="the server refused a request"):
+            engine.generate([none])
 
 
 def servers(process):

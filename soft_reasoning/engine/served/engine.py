@@ -114,7 +114,7 @@ class ServedEngine(Engine):
     ) -> None:
         """Send ``body``; ``receive`` reads the reply. After ``seconds`` the connection is closed."""
         if row.request.schema:
-            body = {**body, **_guided(row.request.schema)}
+            body = {**body, **_guided(row.request.schema, path)}
         self._sent[self.server.submit(path, {"model": self.name, **body}, seconds)] = row, receive
 
     def end(self, row: RunningRequest, completion: Completion) -> None:
@@ -124,7 +124,7 @@ class ServedEngine(Engine):
     def _guides(self, path: str, **body: Any) -> frozenset[str]:
         """``schemas`` if the server's text fits a schema that no other text fits."""
         try:
-            reply = self.server.post(path, model=self.name, temperature=0.0, **body, **_guided(ONLY))
+            reply = self.server.post(path, model=self.name, temperature=0.0, **body, **_guided(ONLY, path))
             choice = reply["choices"][0]
             text = choice["text"] if "text" in choice else choice["message"]["content"]
             return frozenset({"schemas"} if json.loads(text) == {"z": 7} else ())
@@ -361,9 +361,10 @@ class TokenEngine(ServedEngine):
         return bool(pairs) and same
 
 
-def _guided(schema: str) -> dict[str, Any]:
+def _guided(schema: str, path: str) -> dict[str, Any]:
     form = {"name": "answer", "strict": True, "schema": json.loads(schema)}
-    return {"response_format": {"type": "json_schema", "json_schema": form}}
+    of_llamacpp = {"json_schema": form["schema"]} if path == "/completions" else {}
+    return {"response_format": {"type": "json_schema", "json_schema": form}, **of_llamacpp}
 
 
 def model_card(server: Server, name: str | None) -> Reply:
