@@ -28,7 +28,12 @@ def main() -> None:
     read, right = len(records) - len(unread), sum(record.exact_match or 0 for record in records)
     print(f"today: {read} of {len(records)} read, {right:.0f} right, {read - right:.0f} wrong")
     with SoftReasoner.from_pretrained(
-        arguments.model, engine=llamacpp(arguments.model), prompt="any", method="cot", max_new_tokens=40
+        arguments.model,
+        engine=llamacpp(arguments.model),
+        prompt="any",
+        method="cot",
+        max_tokens=24,
+        cache=arguments.run,
     ) as reasoner:
         chats = [
             [
@@ -38,7 +43,7 @@ def main() -> None:
             ]
             for record in unread
         ]
-        solutions = reasoner.solve(chats)
+        solutions = reasoner.solve(chats, progress=True)
     found = correct = 0
     for record, solution in zip(unread, solutions, strict=True):
         answer = grader.extract(solution.text, "text")
