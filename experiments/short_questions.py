@@ -29,7 +29,7 @@ def main() -> None:
     print(f"today: {read} of {len(records)} read, {right:.0f} right, {read - right:.0f} wrong")
     with SoftReasoner.from_pretrained(
         arguments.model,
-        engine=llamacpp(arguments.model),
+        engine=llamacpp(arguments.model, threads=1),
         prompt="any",
         method="cot",
         max_tokens=24,
