@@ -3,8 +3,9 @@
     python -m experiments.bench_served engines --model qwen25_coder_0_5b --threads 1
     python -m experiments.bench_served transport
 
-``engines`` loads the file in a process for each engine, and decodes 16 tokens after a prompt of 192 for 1, 5,
-10 and 40 rows: seconds to load, memory of the process and of its server, and tokens per second.
+``engines`` loads the file in a process for each engine, and decodes 16 tokens (llama.cpp 48, as it reads more
+of the prompts again) after a prompt of 192 for 1, 5, 10 and 40 rows: seconds to load, memory of the process
+and of its server, and tokens per second.
 ``transport`` sends requests to a server that computes nothing, with 1, 32 and 256 in flight: CPU milliseconds
 of this process per request, for a prompt of 200 ids and for its rows, and the memory after 10,000 requests.
 """
@@ -28,7 +29,7 @@ from soft_reasoning.engine.served import llamacpp, served
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.types import Request, Sampling
 
-ROWS, PROMPT, NEW = (1, 5, 10, 40), 192, 16
+ROWS, PROMPT = (1, 5, 10, 40), 192
 ENGINES = ("hf float32", "hf bfloat16", "llamacpp")
 
 
@@ -56,7 +57,12 @@ def one(model: str, threads: int, name: str) -> list[str]:
     ids = engine.tokenizer.encode("A train leaves the town at nine and goes at 60 km an hour. " * 20)[:PROMPT]
     for rows in ROWS:
         requests = [
-            Request((*ids[:-1], ids[-1 - i % 9]), sampling=Sampling(0.8, 50), seed=i, max_new_tokens=NEW)
+            Request(
+                (*ids[:-1], ids[-1 - i % 9]),
+                sampling=Sampling(0.8, 50),
+                seed=i,
+                max_new_tokens=48 if name == "llamacpp" else 16,
+            )
             for i in range(rows)
         ]
         engine.generate([Request(r.prompt_ids, max_new_tokens=1) for r in requests])  # the prompts are cached

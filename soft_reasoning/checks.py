@@ -10,7 +10,13 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, TypeGuard
 
-from soft_reasoning.types import UserError
+
+class UserError(Exception):
+    """A one-line error that the user can fix: the expected value, the actual value, and the fix."""
+
+    def __init__(self, message: object = "") -> None:
+        """Store ``message`` without line breaks, and with escapes for what UTF-8 cannot hold."""
+        super().__init__(" ".join(str(message).encode(errors="backslashreplace").decode().splitlines()))
 
 
 class OptionError(UserError, ValueError):
@@ -100,6 +106,8 @@ def local_path(name: str, value: str | PathLike[str]) -> Path:
     """Return ``value`` as a path, with the home directory that ``~`` or ``~user`` stands for."""
     try:
         return Path(value).expanduser()
+    except TypeError as error:
+        raise OptionError(name, f"expected a path, got {value!r:.40}") from error
     except RuntimeError as error:  # no such user, or none with a home directory
         raise OptionError(
             name, f"expected a home directory for ~, got {value} without one; write the whole path"

@@ -14,17 +14,12 @@ from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from soft_reasoning.checks import UserError as UserError
+from soft_reasoning.checks import real, whole
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
-
-class UserError(Exception):
-    """A one-line error that the user can fix: the expected value, the actual value, and the fix."""
-
-    def __init__(self, message: object = "") -> None:
-        """Store ``message`` without line breaks, and with escapes for what UTF-8 cannot hold."""
-        super().__init__(" ".join(str(message).encode(errors="backslashreplace").decode().splitlines()))
 
 
 def seed_for(seed: int, *stage: object) -> int:
@@ -75,6 +70,7 @@ class Problem:
         doc: The row, which the store keeps.
         messages: (role, text) of the messages before the question in a chat.
         given: Complete prompt; None uses the configured wording.
+        schema: A JSON Schema that each solution must fit; empty without one.
         place: Its place among the problems of a run, from 0.
     """
 
@@ -85,6 +81,7 @@ class Problem:
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
     given: GivenPrompt | None = None
+    schema: str = ""
     place: int = field(default=0, compare=False)
 
     @property
@@ -118,6 +115,7 @@ class Prompt:
         max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
         thinks: Whether it ends in the model's thoughts.
         messages: The role and the text of each message.
+        schema: A JSON Schema that the completion must fit.
     """
 
     ids: tuple[int, ...]
@@ -126,10 +124,13 @@ class Prompt:
     max_new_tokens: int | None = None
     thinks: bool = False
     messages: tuple[tuple[str, str], ...] = ()
+    schema: str = ""
 
     def request(self, **fields: Any) -> Request:
         """Return a request for a completion; ``fields`` add to those of the prompt, or replace them."""
         own: dict[str, Any] = {"messages": self.messages, "stop": self.stop, "thinks": self.thinks}
+        if self.schema:
+            own |= {"schema": self.schema, "schema_from": len(self.ids)}
         return Request(self.ids, **{**own, **fields})
 
     def token_limit(self, max_new_tokens: int) -> int:
@@ -158,6 +159,15 @@ class Sampling:
     top_p: float = 1.0
     first_temperature: float | None = None
     first_top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        real("temperature", self.temperature, least=0.0)
+        whole("top_k", self.top_k, least=0)
+        real("top_p", self.top_p, above=0.0, most=1.0)
+        if self.first_temperature is not None:
+            real("first_temperature", self.first_temperature, least=0.0)
+        if self.first_top_k is not None:
+            whole("first_top_k", self.first_top_k, least=0)
 
     @property
     def needs(self) -> set[str]:
@@ -194,6 +204,8 @@ class Request:
             of the prompt (``engine=hf``); None reads none.
         average_from: Index in ``prompt_ids`` from which the hidden states are averaged, too.
         messages: The prompt as in :class:`Prompt`, instead of ``prompt_ids``.
+        schema: As in :class:`Prompt`.
+        schema_from: Index in ``prompt_ids`` from which the text must fit ``schema``.
     """
 
     prompt_ids: tuple[int, ...]
@@ -213,6 +225,8 @@ class Request:
     hidden_state: float | None = None
     average_from: int | None = None
     messages: tuple[tuple[str, str], ...] = ()
+    schema: str = ""
+    schema_from: int = 0
 
     @property
     def reads(self) -> bool:
@@ -227,6 +241,7 @@ class Request:
             "logits": self.next_logits is not False,
             "logprobs": self.top_logprobs > 0,
             "hidden_states": self.hidden_state is not None,
+            "schemas": bool(self.schema) and self.max_new_tokens > 0,
         }
         return {name for name, needed in needs.items() if needed}
 

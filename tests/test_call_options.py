@@ -135,7 +135,7 @@ def test_a_judge_is_freed_without_close_and_where_opening_fails():
     thread = reasoner._thread._thread
     del reasoner
     gc.collect()
-    thread.join(60)  # it frees the model after the reasoner has gone
+    thread.join()  # it frees the model after the reasoner has gone
     gc.collect()
     assert weight() is None
     with pytest.raises(UserError, match="nowhere"):

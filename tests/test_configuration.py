@@ -14,7 +14,7 @@ from soft_reasoning.cli.compose import checked_method, compose_config, methods_o
 from soft_reasoning.configuration import registry
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.configuration.data import conf_dir, models, prompt_names, read_model, read_prompt
-from soft_reasoning.configuration.parts import Setting, make
+from soft_reasoning.configuration.parts import Setting, imported, make
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.runs.naming import run_name
 from soft_reasoning.method.soft_reasoning import SoftReasoning
@@ -40,6 +40,12 @@ QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
 @pytest.fixture(scope="module")
 def engine():
     return build_engine(compose_config(["engine=fake"]))
+
+
+@pytest.mark.parametrize("name", GROUPS["engine"])
+def test_the_name_of_every_engine_is_that_of_a_callable(name):
+    """A module of the same name would hide a function."""
+    assert imported(compose_config([f"engine={name}"]).engine._target_, "engine")
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types checks thoughts answers demo prompts engine schedule search judge task method objective "
+    "checks types thoughts answers demo prompts engine schedule search judge task method objective "
     "questions configuration solution reasoner serve lab cli run"
 ).split()
 LAB = ("data", "runs", "reports")

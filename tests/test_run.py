@@ -32,7 +32,15 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["experiment=sweep_sigma"], "+experiment="),
         (["methods=[[cot,k=5]]"], "into quotes"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
-        (["method=[1,2]"], "group: expected the name of a choice"),
+        (["method=[1,2]"], "method: expected the name of a choice, got [1,2]"),
+        (["preset=[]"], "preset: expected the name of a choice, got []"),
+        (["method=null"], "method: expected the name of a choice, got null"),
+        (["+experiment=null"], "experiment: expected the name of a choice, got null"),
+        (["=5"], "=5: expected key=value"),
+        (["point=null", "method=soft_token"], "point: expected a path, got None"),
+        (["+method._partial_=true"], "method: expected an object with solve, got functools.partial"),
+        (["verifier._target_=builtins.dict"], "verifier: expected an object with verify, got {}"),
+        (["label=[a]"], "label: expected a text, got ['a']"),
         (["label=é"], "label=é: expected key=value, got something else; put a value with other"),
         (["delta=0.2,0.5"], "delta=0.2,0.5: expected one value, got several; soft-reasoning sweep runs each"),
         (["hydra.run.dir="], "hydra.run.dir: expected a whole path, got none; . is this folder"),
@@ -48,6 +56,25 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_pat
     assert expected in lines[0]
     assert "To append" not in lines[0] and ".," not in lines[0] and "HYDRA_FULL_ERROR" not in lines[0]
     assert done.stdout == "" and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("++engine._target_=builtins.dict", "engine: expected an object with step, got {"),
+        ("grader._target_=builtins.dict", "grader: expected an object with extract, got {"),
+        ("prompt.system=[a]", "prompt: expected system as text and chat_options by name, got ['a']"),
+        ("prompt.chat_options=5", "prompt: expected system as text and chat_options by name"),
+    ],
+)
+def test_what_is_found_when_a_run_begins_is_one_line_too(run, word, expected):
+    done = run(*FAKE, "limit=2", word)
+    assert done.returncode == 2 and done.stderr.startswith(f"soft_reasoning: {expected}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_hydra_s_own_help_needs_no_options(run):
+    assert "Use '--cfg hydra'" in run(*FAKE, "--hydra-help").stdout
 
 
 def test_a_home_is_found_or_named(run, tmp_path, monkeypatch):

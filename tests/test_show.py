@@ -96,7 +96,8 @@ def test_the_page_on_records_lists_their_fields(tmp_path, capsys):
     run.main(
         ["engine=fake", "progress=false", "max_new_tokens=20", "limit=2", f"hydra.run.dir={tmp_path / 'run'}"]
     )
-    page = (Path(__file__).parents[1] / "docs" / "viewer.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "reports.md").read_text(encoding="utf-8")
+    page = page[page.index("## The record of a problem") : page.index("## Comparisons")]
     first, second = (
         {name for line in table.splitlines() for name in re.findall("`(.*?)`", line.split("|")[1])}
         for table in re.findall(r"\| --- \| --- \|\n((?:\|.*\n)+)", page)

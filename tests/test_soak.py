@@ -19,7 +19,8 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import SoftReasoner  # noqa: E402
-from tests.serve.serving import chat, questions, served, wait_until  # noqa: E402
+from tests.serve.serving import chat, questions, served  # noqa: E402
+from tests.waiting import wait_until  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

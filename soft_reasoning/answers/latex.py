@@ -144,8 +144,10 @@ class MathVerifyProcess:
         try:
             self.pool = ProcessPoolExecutor(1, initializer=START, initargs=(self.memory,))
             self.pool.submit(int).result(self.start_seconds)
-        except Exception as error:
+        except BaseException as error:
             self.close()
+            if not isinstance(error, Exception):
+                raise
             raise UserError(
                 f"Math-Verify's process did not start ({type(error).__name__}); free memory, or "
                 "use answers of another type"

@@ -17,8 +17,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from soft_reasoning.checks import NoSuchOption, OptionError, choice, real, switch, whole
-from soft_reasoning.cli.errors import one_line, unknown_key
-from soft_reasoning.cli.groups import SHORT, known_keys, register
+from soft_reasoning.cli.errors import check_words, one_line, unknown_key
+from soft_reasoning.cli.groups import SHORT, known_keys
 from soft_reasoning.configuration.context import build_method, fit_prompt
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.configuration.parts import make
@@ -50,7 +50,7 @@ def compose_choices(words: Sequence[str] = ()) -> tuple[DictConfig, dict[str, st
     """Return what :func:`compose_config` does, and the name of each group's choice."""
     try:
         with _COMPOSING:
-            register()
+            check_words(words)
             begun = GlobalHydra.instance().is_initialized()
             with nullcontext() if begun else initialize_config_dir(str(conf_dir()), version_base="1.3"):
                 config = compose("config", overrides=[*words], return_hydra_config=True)
@@ -206,6 +206,7 @@ def _check_values(config: DictConfig) -> None:
     for key in ("max_new_tokens", "max_live"):
         whole(key, config[key], least=1)
     choice("budget", config.budget, BUDGETS)
-    if not isinstance(config.cache, str | None) or config.cache == "":
-        raise UserError(f"cache: expected run, none or a folder, got {config.cache!r}")
+    for key in ("cache", "label", "reference"):
+        if not isinstance(config[key], str | None) or config[key] == "":
+            raise UserError(f"{key}: expected a text, got {config[key]!r}")
     real("cache_gb", config.cache_gb, above=0.0)

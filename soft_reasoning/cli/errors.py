@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from soft_reasoning.cli.groups import groups, known_keys, registered
 from soft_reasoning.configuration.parts import near
+from soft_reasoning.lab.runs.naming import typed_keys
 from soft_reasoning.types import UserError
 
 
@@ -50,14 +52,22 @@ def one_line(error: BaseException) -> str | None:
             return f"{error.full_key or (named and named[1]) or 'configuration'}: {first}"
         case HydraException():
             return text or " ".join(str(error.__cause__).split())
-        case TypeError() if _is_raised_by("hydra", error):
-            return "a group: expected the name of a choice, such as method=cot, got a list of other values"
-        case ValueError() | RuntimeError() if _is_raised_by("hydra", error) or _is_raised_by(
-            "submitit", error
-        ):
-            return text  # such as a group set to a number, or no Slurm on this machine
+        case ValueError() | RuntimeError() if _is_raised_by("hydra|submitit", error):
+            return text  # such as no Slurm on this machine
         case _:
             return None
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise a UserError for a word without its key, and for a choice that is no name."""
+    known = {"model", "dataset", "prompt", "experiment", *groups()}
+    for key, word in zip(typed_keys(words), words, strict=True):
+        if word.startswith("="):
+            raise UserError(not_an_override(word))
+        if key in known and "=" in word:
+            typed = OverridesParser.create().parse_override(word)
+            if not (typed.is_sweep_override() or isinstance(typed.value(), str)):
+                raise UserError(f"{key}: expected the name of a choice, got {word.partition('=')[2]}")
 
 
 def not_an_override(word: str) -> str:

@@ -21,8 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import OptionError
 from soft_reasoning.cli.compose import check_config, chosen_names, compose_config, methods_of, typed_error
-from soft_reasoning.cli.errors import one_line
-from soft_reasoning.cli.groups import register
+from soft_reasoning.cli.errors import check_words, one_line
 from soft_reasoning.configuration.data import conf_dir
 from soft_reasoning.lab.runs.files import OTHER_FOLDER
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -85,7 +84,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     with one_line_errors(OTHER_FOLDER):
-        register()
+        check_words(words)
         for key, word in zip(typed_keys(words), words, strict=True):
             folder = word.partition("=")[2].strip("'\" ")
             if key.startswith("hydra.") and key.endswith("dir") and folder in ("", "null"):
@@ -103,6 +102,7 @@ def launch(command: Callable[[Job], None], words: Sequence[str]) -> Path | None:
             for label, changes in rows.items():
                 print(f"--- # {label}\n{OmegaConf.to_yaml(compose_config([*options, *changes]))}", end="")
             return None
+        options = [] if "--hydra-help" in flags else options  # which its help does not read
         sys.argv[1:] = [*options, *flags]  # all that hydra.main reads; no option may follow a flag
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
     return None if not {*SWEEP} & {*words} or sweep is None else Path(sweep)

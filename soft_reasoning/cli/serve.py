@@ -94,12 +94,12 @@ def build_reasoner(job: Job) -> SoftReasoner:
     path = config["model"]["path"]
     setup = Setup(model=path, setting=setting, prompt=prompt, method=method, options=options)
     return SoftReasoner.from_setup(
-        build_engine(config),
-        setup,
+        setup=setup,
         cache=config["cache"],
         grader=make(config["grader"], "grader"),
         exemplars=build_dataset(config).exemplars() if config["dataset"]["shots"] else (),
         max_live=config["max_live"],
+        engine=build_engine(config),  # last: what the others refuse leaves no server behind
     )
 
 

@@ -136,7 +136,7 @@ def _read(file: Path, key: str) -> Mapping[str, Any]:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         if not isinstance(content, Mapping):
             raise ValueError(f"no keys but {content!r:.80}")
-    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError of UTF-8, too
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError of UTF-8
         raise UserError(
             f"{key}={file}: expected a YAML file or the name of a shipped one, got {error!s:.200}"
         ) from error

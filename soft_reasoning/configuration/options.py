@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
         max_tokens: Maximum number of generated tokens per question; it holds within a round.
         max_seconds: Time limit per question; questions that are solved together share the time.
         temperature: Sampling temperature of the candidates; a search also takes 0, greedy decoding.
+        top_p: Total probability of the likeliest tokens that samples are drawn from; 1 is off.
         seed: Seed of every draw.
         max_new_tokens: Maximum number of tokens per completion, of a candidate or the verifier.
         stop: Texts that end a candidate, besides those of the prompt.
@@ -65,6 +66,7 @@ class Options(TypedDict, total=False):
     max_tokens: int | None
     max_seconds: float | None
     temperature: float | None
+    top_p: float | None
     seed: int | None
     max_new_tokens: int | None
     stop: Sequence[str] | None

@@ -22,6 +22,11 @@ from soft_reasoning.types import MAX_NEW_TOKENS
 
 FIELDS = {"optimiser": "search"}
 """Fields of classes that are named otherwise than their group."""
+NEEDED = {
+    **{"engine": "step", "grader": "extract", "launcher": "solve", "logging": "begin"},
+    **{"method": "solve", "tune": "max_new_tokens", "verifier": "verify"},
+}
+"""What the objects of a group must have."""
 RESERVED = ("_target_", "_partial_", "_convert_")
 
 Defaults = Callable[..., Mapping[str, Any]]
@@ -132,12 +137,13 @@ def make(data: Any, key: str = "") -> Any:
             return inside
         target, later = imported(data["_target_"], key), bool(data.get("_partial_"))
         _check_options(target, inside, key, later)
-        if later:
-            return partial(target, **inside)
         try:
-            return target(**inside)
+            part = partial(target, **inside) if later else target(**inside)
         except OptionError as error:
             raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
+        if not hasattr(part, wanted := NEEDED.get(key.rpartition(".")[2], "__class__")):
+            raise OptionError(key, f"expected an object with {wanted}, got {part!r:.60}")
+        return part
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return [make(value, key) for value in cast(Sequence[Any], data)]
     return data

@@ -139,13 +139,8 @@ class Engine:
             UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
             ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
-        if missing := frozenset[str]().union(*(request.needs for request in requests)) - self.offers:
-            raise UserError(lacks(self, missing))
-        with self.lock:
-            rows = {row.ticket: row for row in [self.prepare(r, next(self._tickets)) for r in requests]}
-            stored = {} if self.replay is None else self.replay.begin(rows)
-            self._outcomes.update(stored)
-            self.begin({ticket: row for ticket, row in rows.items() if ticket not in stored})
+        rows = self._prepared(requests)
+        self._queue(rows)
         return list(rows)
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
@@ -175,9 +170,10 @@ class Engine:
         Raises:
             Exception: The error of an invalid request, before any work, or the first that ends a request.
         """
-        tickets = self.add(requests)
-        waiting, completions = set(tickets), dict[int, Completion]()
-        try:
+        rows = self._prepared(requests)
+        waiting, completions = set(rows), dict[int, Completion]()
+        try:  # from before they are queued: an interruption leaves none behind
+            self._queue(rows)
             while waiting:
                 for ticket, outcome in self.step(waiting):
                     waiting.remove(ticket)
@@ -186,7 +182,7 @@ class Engine:
                     completions[ticket] = outcome
         finally:
             self.cancel(waiting)
-        return [completions[ticket] for ticket in tickets]
+        return [completions[ticket] for ticket in rows]
 
     def begin_run(self) -> None:
         """Forget the state of earlier runs, such as cached prompts."""
@@ -246,12 +242,26 @@ class Engine:
                 outcomes[row.ticket] = row.completion()
             elif completion := row.add(token, logprob, self.eos_ids, self.stops):
                 outcomes[row.ticket] = completion
+            elif row.grammar is not None and not row.grammar.consume_token(token):
+                outcomes[row.ticket] = UserError(f"schema: {row.grammar.get_error()}")
         return outcomes
 
     @cached_property
     def stops(self) -> StopChecker:
         """Finds stop strings in the tokenizer's text."""
         return StopChecker(self.tokenizer)
+
+    def _prepared(self, requests: Sequence[Request]) -> dict[int, Any]:
+        if missing := frozenset[str]().union(*(request.needs for request in requests)) - self.offers:
+            raise UserError(lacks(self, missing))
+        with self.lock:
+            return {row.ticket: row for row in [self.prepare(r, next(self._tickets)) for r in requests]}
+
+    def _queue(self, rows: dict[int, Any]) -> None:
+        with self.lock:
+            stored = {} if self.replay is None else self.replay.begin(rows)
+            self._outcomes.update(stored)
+            self.begin({ticket: row for ticket, row in rows.items() if ticket not in stored})
 
     def _complete(self, tickets: Collection[int] | None) -> list[int]:
         if tickets is None:
@@ -261,6 +271,9 @@ class Engine:
     def _work(self) -> None:
         try:
             outcomes = dict(self.advance())
+            self._outcomes.update(outcomes)
+            for ticket in outcomes:
+                del self.queued[ticket]
         except BaseException as error:
             # Other threads wait for these requests, whose state in the engine may be half updated.
             failure = error if isinstance(error, Exception) else RuntimeError(f"interrupted by {error!r}")
@@ -268,9 +281,6 @@ class Engine:
             self.drop(failed)
             self._outcomes.update(dict.fromkeys(failed, failure))
             raise
-        for ticket in outcomes:
-            del self.queued[ticket]
-        self._outcomes.update(outcomes)
         if self.replay is not None:
             self.replay.end(outcomes)
 
@@ -281,6 +291,7 @@ ABILITIES = {
     "logprobs": "log-probabilities of tokens",
     "logits": "the logits of any token",
     "hidden_states": "hidden states",
+    "schemas": "texts that fit a JSON Schema",
 }
 """What an engine may offer, as messages name it."""
 

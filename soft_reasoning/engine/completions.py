@@ -279,14 +279,13 @@ class CompletionStore:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
+            self._db.execute("COMMIT")
+        finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     @contextmanager
     def _one_line_errors(self) -> Generator[None]:

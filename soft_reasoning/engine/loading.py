@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import struct
 import sys
 import warnings
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from transformers import (
     GenerationConfig,
     GgufConfig,
 )
+from transformers.integrations.gguf import reader
+from transformers.integrations.gguf.dequant import GGML_BLOCK
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError, local_path
@@ -73,6 +77,8 @@ def load(
             options["quantization_config"] = _quantization(path, quantization)
             options.setdefault("device_map", {"": str(device)})
         if is_gguf(path):
+            if Path(path).is_file():
+                check_whole(path)
             name, _, source["gguf_file"] = path.rpartition("/")
             options["quantization_config"] = GgufConfig(dequantize=True)
         config = AutoConfig.from_pretrained(name, **source)
@@ -98,6 +104,26 @@ def load(
         size = model.get_memory_footprint() / 1e6
         log.info("%s is dequantised to %s: %.1f MB of weights", Path(path).name, model.dtype, size)
     return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
+
+
+def check_whole(file: str) -> None:
+    """Raise an OptionError if a GGUF file ends before its last tensor."""
+    size, needed = Path(file).stat().st_size, 0
+    sizes = {0: (1, 4), 1: (1, 2), 30: (1, 2), **GGML_BLOCK}  # elements and bytes, first of plain floats
+    try:
+        blob = reader._mapped(file)  # pyright: ignore[reportPrivateUsage]
+        metadata, count, at = reader._read_metadata(blob, file)  # pyright: ignore[reportPrivateUsage]
+        tensors, at = reader._read_tensor_table(blob, count, at)  # pyright: ignore[reportPrivateUsage]
+        start = at + -at % metadata.get("general.alignment", 32)
+        for _, shape, kind, offset in tensors:
+            block, width = sizes.get(kind, (1, 0))
+            needed = max(needed, start + offset + math.prod(shape) // block * width)
+    except struct.error:  # it ends within the header
+        needed = size + 1
+    if size < needed:
+        raise OptionError(
+            "path", f"expected a whole GGUF file, got {file}, cut off at {size} bytes; download it again"
+        )
 
 
 def generation_of_gguf(file: str) -> GenerationConfig:

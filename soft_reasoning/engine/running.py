@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import whole
 from soft_reasoning.engine.text import StopChecker
 from soft_reasoning.types import Completion, FinishReason, Request, TopLogprobs, UserError
 
@@ -30,6 +32,7 @@ class RunningRequest:
         top_logprobs: As in :class:`Completion`, so far.
         hidden_state: As in :class:`Completion`, once it is read.
         cached_tokens: Prompt positions that came from a cache.
+        grammar: The matcher of the request's schema, where the engine applies it.
 
     Args:
         hidden_size: D, the width of a soft token.
@@ -68,6 +71,7 @@ class RunningRequest:
         self.hidden_state: Tensor | None = None
         self._state_sum = torch.zeros(())
         self.cached_tokens = 0
+        self.grammar: Any = None
         self._draws, self._generator = list[float](), torch.Generator().manual_seed(request.seed)
 
     def late(self) -> bool:
@@ -153,14 +157,17 @@ def detached(row: Tensor) -> Tensor:
 
 
 def _check_limits(request: Request) -> None:
-    if request.max_new_tokens < 0 or (request.max_new_tokens == 0 and not request.reads):
-        raise ValueError(
-            f"expected max_new_tokens >= 1, or 0 to read only logits or states, got {request.max_new_tokens}"
-        )
-    if request.top_logprobs < 0:
-        raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
+    whole("max_new_tokens", request.max_new_tokens, least=0 if request.reads else 1)
+    whole("top_logprobs", request.top_logprobs, least=0)
     if request.hidden_state is not None and not 0 < request.hidden_state <= 1:
         raise ValueError(f"expected hidden_state above 0 and at most 1, got {request.hidden_state}")
+    begun = request.thinks or request.soft is not None or len(request.prompt_ids) > request.schema_from
+    in_parts = begun or request.reads or request.min_new_tokens > 0 or request.sampling.needs
+    if request.schema and request.max_new_tokens and in_parts:
+        raise UserError(
+            "schema: expected a method that writes its texts as a whole and without thoughts, got another; "
+            "use method=cot or self_consistency, or leave the schema out"
+        )
     if request.average_from is not None:
         if request.hidden_state in (None, 1):
             raise ValueError(f"expected hidden_state below 1 with average_from, got {request.hidden_state}")

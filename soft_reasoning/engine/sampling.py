@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engine.devices import on_device
+from soft_reasoning.engine.grammar import allowed as fitting
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.types import Sampling
 
@@ -40,8 +41,12 @@ def sample_tokens(logits: Tensor, rows: Sequence[RunningRequest], eos: Sequence[
     device, normalisers, allowed = logits.device, logits.logsumexp(-1), logits
     forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
     ends = [token for token in eos if token < logits.shape[-1]]
-    if forced and ends:
+    guided = [i for i, row in enumerate(rows) if row.grammar is not None]
+    if guided or forced and ends:
         allowed = logits.clone()
+    for i in guided:
+        allowed[i, ~fitting(rows[i].grammar, logits.shape[-1]).to(device)] = -torch.inf
+    if forced and ends:
         allowed[on_device(forced, device)[:, None], on_device(ends, device)] = -torch.inf
     sampled: dict[tuple[float, int, float], list[int]] = {}
     for i, row in enumerate(rows):

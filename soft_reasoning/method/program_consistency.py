@@ -26,7 +26,7 @@ class ProgramConsistency(Programs):
         programs = yield from self.write(problem, context, role="candidate")
         if not programs:
             raise UserError(
-                f"{NOT_COMPUTED}a question with an answer of type {problem.answer_type}; {INSTEAD}"
+                f"{NOT_COMPUTED}a question with an answer of type {problem.answer_type}; use {INSTEAD}"
             )
         answer = context.grader.vote([program.answer for program in programs], problem.answer_type)
         return Result(answer, tuple(program.candidate for program in programs))

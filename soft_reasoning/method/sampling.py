@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.checks import OptionError, check_sampling, counts, real, whole
+from soft_reasoning.checks import OptionError, check_sampling, counts, real
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, solution_request
@@ -62,10 +62,7 @@ class SelfConsistency(SamplingOptions):
             raise OptionError("temperatures", "expected one or more, got none; leave it out")
         for temperature in self.temperatures or ():
             real("temperatures", temperature, above=0.0)
-        if self.first_temperature is not None:
-            real("first_temperature", self.first_temperature, above=0.0)
-        if self.first_top_k is not None:
-            whole("first_top_k", self.first_top_k, least=0)
+        Sampling(first_temperature=self.first_temperature, first_top_k=self.first_top_k)
 
     @property
     def needs(self) -> set[str]:

@@ -68,6 +68,8 @@ class Prompts:
         others: Callable[[str], Prompts] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
+        if not isinstance(system, str | None) or not isinstance(chat_options, Mapping | None):
+            raise UserError(f"prompt: expected system as text and chat_options by name, got {system!r:.40}")
         template = getattr(tokenizer, "chat_template", None)
         if tokenizer is None:
             if layout == "completion":
@@ -141,7 +143,7 @@ class Prompts:
             limit = prompt.max_new_tokens
         elif limit is None:
             limit = self._max_new_tokens
-        return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit)
+        return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit, schema=problem.schema)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)

@@ -48,8 +48,8 @@ class EngineThread:
         self._lock = threading.RLock()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="soft_reasoning", daemon=True)
-        atexit.register(self.close)
         self._thread.start()
+        atexit.register(self.close)
 
     @property
     def closed(self) -> bool:

@@ -22,6 +22,8 @@ from soft_reasoning.types import Problem, Result, Usage, UserError
 
 T = TypeVar("T")
 
+_TURNS = count(1)
+"""Turns of the jobs of all schedulers: a request in an engine has its job's, and 0 is no job's."""
 MAX_LIVE = 64
 """Problems advanced together: enough for an engine's batch, few enough to bound memory."""
 
@@ -42,11 +44,10 @@ class Scheduler:
         self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job] = []
         self._owners: dict[int, Job] = {}  # of tickets in progress
-        self._turns = count()
 
     def add(self, job: Job) -> None:
         """Add a job; its requests have precedence over those of jobs added later."""
-        job.turn = next(self._turns)
+        job.turn = next(_TURNS)
         self.live.append(job)
 
     def step(self) -> list[Job]:
@@ -71,13 +72,15 @@ class Scheduler:
         """Forget ``jobs``, and cancel what the engine has not completed for them."""
         if not jobs:
             return
-        dropped = {*jobs}
-        self.live = [job for job in self.live if job not in dropped]
-        tickets = [ticket for ticket, owner in self._owners.items() if owner in dropped]
-        for ticket in tickets:
-            del self._owners[ticket]
-        if tickets:
+        dropped, turns = {*jobs}, {job.turn for job in jobs}
+        owned = [ticket for ticket, owner in self._owners.items() if owner in dropped]
+        # An interruption may have come before a request had its owner.
+        queued = [ticket for ticket, row in [*self.engine.queued.items()] if row.request.turn in turns]
+        if tickets := {*owned, *queued}:
             self.engine.cancel(tickets)
+        for ticket in owned:
+            del self._owners[ticket]
+        self.live = [job for job in self.live if job not in dropped]
 
     def _answer(self) -> Answered:
         """Answer new effects; those whose requests were submitted to the engine are left out."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.text import decode
 from soft_reasoning.questions import Message, QuestionLike
 from soft_reasoning.serve.errors import ApiError
 
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "best_of": (1,),
+    "reasoning_effort": ("none",),
     "repetition_penalty": (1,),
     "tool_choice": ("auto", "none"),
     "top_k": (-1,),
+    "verbosity": ("medium",),
 }
 """Values of fields that request nothing, besides null, false, 0 and empty values."""
 
@@ -42,11 +46,6 @@ class Strict(BaseModel):
             and name not in cls.hints
             and (name in cls.model_fields or value and value not in NEUTRAL.get(name, ()))
         }
-
-
-def refused(expected: str, actual: str) -> PydanticCustomError:
-    """Return the error of a field."""
-    return PydanticCustomError("refused", f"expected {expected}, got {actual}")  # pyright: ignore
 
 
 class Part(Strict):
@@ -79,7 +78,8 @@ def read_prompts(prompt: object) -> list[object]:
     """Return the prompts of a request for completions: texts, or lists of token ids."""
     prompts = cast(list[object], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
     if not prompts or not all(p and (isinstance(p, str) or _are_ids(p)) for p in prompts):
-        raise refused("a string, token ids, or a list of either, none of them empty", f"{prompt!r:.40}")
+        expected = "expected a string, token ids, or a list of either, none of them empty"
+        raise PydanticCustomError("refused", f"{expected}, got {prompt!r:.40}")  # pyright: ignore
     return prompts
 
 
@@ -87,14 +87,20 @@ def _are_ids(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(type(i) is int for i in cast(list[object], value))
 
 
-def only_text(value: object) -> object:
-    """Refuse a ``response_format`` other than text."""
-    if value != {"type": "text"}:
-        raise refused(
-            '{"type": "text"}, the only format here',
-            f"{value!r:.40}; for JSON ask a server that constrains decoding, such as vLLM's with your model",
-        )
-    return value
+def read_format(value: object) -> str:
+    """Return the JSON Schema that a ``response_format`` asks for; empty for any text."""
+    match value:
+        case {"type": "text", **more} if not more:
+            return ""
+        case {"type": "json_object", **more} if not more:
+            return '{"type": "object"}'
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema, **rest}, **more}:
+            if not more and rest.keys() <= {"description", "name", "strict"}:
+                return json.dumps(schema)
+        case _:
+            pass
+    expected = "expected a type (text, json_object or json_schema) and with json_schema its name and schema"
+    raise PydanticCustomError("refused", f"{expected} alone, got {value!r:.60}")  # pyright: ignore
 
 
 class Extra(Strict):
@@ -125,8 +131,8 @@ class Body(Strict):
     """Fields of all requests for an answer."""
 
     hints = frozenset(
-        "metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
-        "reasoning_effort safety_identifier service_tier store top_p user verbosity".split()
+        "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier service_tier "
+        "store user".split()
     )
     question_field: ClassVar[str]
     """The field with the question."""
@@ -134,16 +140,17 @@ class Body(Strict):
     model: str
     n: Count = 1
     temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop: Stop = []
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
-    response_format: Annotated[object, BeforeValidator(only_text)] = None
+    response_format: Annotated[str, BeforeValidator(read_format)] = ""
     soft_reasoning: Extra = Extra()
 
-    def questions(self, tokenizer: Any) -> list[QuestionLike]:
+    def questions(self, engine: Engine) -> list[QuestionLike]:
         """Return the questions of the request."""
         raise NotImplementedError
 
@@ -155,7 +162,7 @@ class ChatBody(Body):
 
     messages: list[ChatMessage] = Field(min_length=1)
 
-    def questions(self, tokenizer: Any) -> list[QuestionLike]:
+    def questions(self, engine: Engine) -> list[QuestionLike]:
         return [[message.plain() for message in self.messages]]
 
 
@@ -166,9 +173,11 @@ class TextBody(Body):
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
 
-    def questions(self, tokenizer: Any) -> list[QuestionLike]:
-        prompts, size = self.prompt, len(tokenizer)
+    def questions(self, engine: Engine) -> list[QuestionLike]:
+        prompts, size = self.prompt, engine.vocabulary
         if wrong := [i for p in prompts if not isinstance(p, str) for i in p if not 0 <= i < size]:
             raise ApiError(400, f"prompt: expected token ids in 0..{size - 1}, got {wrong[0]}", "prompt")
-        texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
+        texts = (
+            prompt if isinstance(prompt, str) else decode(engine.tokenizer, prompt) for prompt in prompts
+        )
         return [{"question": t, "id": str(p), "prompt": p} for t, p in zip(texts, prompts, strict=True)]

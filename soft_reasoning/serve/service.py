@@ -20,7 +20,7 @@ from soft_reasoning.serve.errors import ApiError, shutting_down
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Round, UserError
+from soft_reasoning.types import Request, Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -91,23 +91,27 @@ class Service:
         return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
     async def _solve(self, body: Body, on_update: Callable[[Update], None] | None) -> list[Solution]:
-        questions = body.questions(self.reasoner.context.engine.tokenizer)
+        questions = body.questions(self.reasoner.context.engine)
         options = self._options(body, len(questions))
-        kind, field = body.soft_reasoning.answer_type or self.reasoner.answer_type, body.question_field
+        schema, field = body.response_format, body.question_field
+        if schema:  # compiled where it delays no other request
+            form = Request((), messages=(("user", "?"),), schema=schema)
+            await asyncio.to_thread(self.reasoner.context.engine.prepare, form)
+        kind = body.soft_reasoning.answer_type or ("open" if schema else self.reasoner.answer_type)
         try:
-            problems = [read_question(question, kind) for question in questions]
+            problems = [replace(read_question(question, kind), schema=schema) for question in questions]
         except UserError as error:  # which names the call from Python
             raise ApiError(400, str(error).replace("question:", f"{field}:", 1), field) from error
         watch = None if on_update is None else lambda *progress: on_update(progress)
-        solve = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=watch)
-        try:
-            return await solve(**options)
-        except OptionError as error:
-            if options.get("temperature") is None or error.name != "temperature":
-                raise
-            warning = f"{error}; the field was left out"
-        options["temperature"] = None  # clients always send it, also 0, and to methods without a temperature
-        return [replace(solution, warning=warning) for solution in await solve(**options)]
+        solve, warning = partial(self.reasoner.asolve, problems, on_round=on_update, on_progress=watch), None
+        while True:
+            try:
+                return [replace(solution, warning=warning) for solution in await solve(**options)]
+            except OptionError as error:
+                if error.name not in ("temperature", "top_p") or options.get(error.name) is None:
+                    raise
+                options[error.name] = None  # clients always send them, also 0, and to greedy methods
+                warning = f"{f'{warning}; ' if warning else ''}{error}; the field was left out"
 
     def _options(self, body: Body, prompts: int) -> Options:
         """The options of the call; values beyond the limits are rejected."""
@@ -138,6 +142,7 @@ class Service:
             stop=body.stop or None,
             max_seconds=extra.max_seconds,
             temperature=body.temperature,
+            top_p=body.top_p,
             seed=body.seed,
             max_tokens=body.max_completion_tokens or settings.max_tokens,
             max_new_tokens=body.max_tokens,

@@ -4,7 +4,6 @@ import logging
 import os
 import resource
 import signal
-import time
 from itertools import combinations
 from unittest.mock import Mock
 
@@ -33,7 +32,7 @@ def test_a_killed_process_is_replaced(worker, caplog):
 
 @pytest.mark.parametrize(
     ("function", "text", "said"),
-    [(lambda text: time.sleep(60), "a", "'a': too slow"), (lambda text: os._exit(1), "a", "'a': Terminated")],
+    [(lambda text: signal.pause(), "a", "'a': too slow"), (lambda text: os._exit(1), "a", "'a': Terminated")],
 )
 def test_a_text_that_ends_the_process_has_no_answer(worker, caplog, function, text, said):
     with caplog.at_level(logging.WARNING):

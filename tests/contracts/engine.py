@@ -168,6 +168,21 @@ class EngineContract:
         for ticket, completion in zip(tickets, expected, strict=True):
             assert ticket not in left or self.same(outcomes[ticket], completion)
 
+    @pytest.mark.parametrize(("place", "tokens"), [("begin", 5), ("advance", 6)])
+    def test_an_interrupted_call_leaves_no_request_behind(self, engine, prompts, monkeypatch, place, tokens):
+        request, work = Request(prompts[0], max_new_tokens=tokens), getattr(engine, place)
+
+        def interrupted(*values):
+            work(*values)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(engine, place, interrupted)
+            engine.generate([request])
+        assert not engine.queued and engine.step() == []
+        [again], whole = engine.generate([request]), self.greedy(engine, prompts[0])
+        assert again.token_ids == whole.token_ids[:tokens]
+
     def test_a_deadline_ends_a_completion(self, engine, prompts):
         request = Request(prompts[0], max_new_tokens=100)
         whole, late = engine.generate([request, replace(request, deadline=monotonic())])
@@ -310,6 +325,7 @@ class EngineContract:
             {"soft": engine.embed([3]), "position": len(prompts[0]) + 1},
             {"max_new_tokens": 0},
             {"max_new_tokens": -1, "top_logprobs": 1},
+            {"max_new_tokens": 2.5},
             {"top_logprobs": -1},
             {"next_logits": (10**9,)},
         ):

@@ -19,6 +19,7 @@ class Faulty(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.faults, self.bodies, self.name, self.lock = [], [], "model-1", Lock()
         self.hung, self.released, self.salt = Event(), Event(), ""
+        self.guides = False  # whether its texts fit a schema that has one value for each property
         self.in_flight = self.most_in_flight = 0
 
     @property
@@ -63,6 +64,9 @@ class Handler(BaseHTTPRequestHandler):
         text = json.dumps([body.get("messages"), body.get("prompt"), drawn, self.server.salt])
         number = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 1000
         said = {"role": "assistant", "content": f"We count to {number}.\nAnswer: {number}"}
+        if self.server.guides and "response_format" in body:
+            properties = body["response_format"]["json_schema"]["schema"]["properties"]
+            said["content"] = json.dumps({name: each["enum"][0] for name, each in properties.items()})
         choice = {"index": 0, "message": said, "finish_reason": "stop"}
         reply = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 8}}
         if callable(fault):

@@ -51,6 +51,8 @@ CHANGED = {
     "deadline": [],
     "turn": [],
     "messages": [(("user", "How many?"),), (("user", "How much?"),)],
+    "schema": [],
+    "schema_from": [],
 }
 """By field of a request, values that give it another key. Those without a value are tested apart."""
 
@@ -71,6 +73,8 @@ def test_every_field_of_a_request_is_in_its_key(engine):
     requests.append(replace(BASE, soft=None))
     # An average needs hidden states.
     requests += [replace(BASE, hidden_state=0.5, average_from=first) for first in (1, 2)]
+    # A schema is that of a whole text after plain tokens.
+    requests += [Request(BASE.prompt_ids, max_new_tokens=10, schema=s, schema_from=4) for s in ("{}", "true")]
     keys = [key(engine, request) for request in requests]
     assert len({*keys}) == len(keys) and len({*map(len, keys)}) == 1
     assert key(engine, BASE, b"other") not in keys

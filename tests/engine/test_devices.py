@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.devices import choose_device, choose_threads, fitting_tokens
 
 
@@ -22,6 +23,15 @@ def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 24 * 2**30))
     tokens = fitting_tokens(torch.device("cuda"), each)
     assert tokens * each <= free / 2 < (tokens + 1) * each
+
+
+@pytest.mark.parametrize("name", ["hpu", "vulkan", "meta:-1", "cuda:99", "gpu", 5.5])
+def test_a_device_that_is_not_there_is_one_line(name):
+    with pytest.raises(
+        OptionError, match=f"^device: expected a device of this machine.*got {name!r}"
+    ) as error:
+        choose_device(name)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

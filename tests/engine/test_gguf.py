@@ -6,9 +6,11 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig
 
 from soft_reasoning.engine import paths
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
+from soft_reasoning.engine.served import llamacpp, opening
 from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
 from soft_reasoning.types import Request
 from tests.engine.models import refusal
@@ -117,6 +119,19 @@ def test_a_part_is_refused_by_its_name_before_it_is_looked_for():
 def test_a_broken_file_is_refused(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)
     assert "tiny.gguf" in refusal(HuggingFaceEngine, str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize("engine", [HuggingFaceEngine, llamacpp])
+def test_a_cut_file_is_refused_from_its_header(tmp_path, monkeypatch, engine):
+    monkeypatch.setattr(AutoConfig, "from_pretrained", None)  # nothing is loaded or started
+    monkeypatch.setattr(opening, "StartedServer", None)
+    write(tmp_path / "tiny.gguf")
+    content = (tmp_path / "tiny.gguf").read_bytes()
+    for share in (0.001, 0.01, 0.1, 0.5, 0.9999):
+        cut = tmp_path / f"{share}.gguf"
+        cut.write_bytes(content[: int(share * len(content))])
+        message = refusal(engine, str(cut))
+        assert f"path: expected a whole GGUF file, got {cut}, cut off at " in message
 
 
 @pytest.mark.parametrize("path", ["tiny.gguf", "~/nowhere/tiny.gguf"])

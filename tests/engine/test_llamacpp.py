@@ -6,8 +6,8 @@ import sys
 import psutil
 import pytest
 
-from soft_reasoning.engine.paths import resolve
-from soft_reasoning.engine.served import llamacpp
+from soft_reasoning.engine.paths import DEMO_FOLDER, resolve
+from soft_reasoning.engine.served import llamacpp, served
 from soft_reasoning.types import Request, UserError
 from tests.contracts.engine import EngineContract
 
@@ -43,9 +43,18 @@ class TestLlamaCpp(EngineContract):
             assert (run.text, run.finish_reason) == (text[: text.index(stop)], "stop")
 
 
+def test_the_tokenizer_of_another_model_is_refused(engine):
+    with pytest.raises(UserError, match="model.tokenizer: expected the tokenizer of the served model"):
+        served(str(engine.server._client.base_url), tokenizer=str(DEMO_FOLDER))
+
+
 def servers(process):
     """The servers that ``process`` started."""
-    return [child for child in process.children(recursive=True) if "llamacpp.py" in " ".join(child.cmdline())]
+    return [
+        child
+        for child in process.children(recursive=True)
+        if "llamacpp_server.py" in " ".join(child.cmdline())
+    ]
 
 
 @pytest.mark.slow

@@ -5,9 +5,25 @@ import math
 import pytest
 import torch
 
+from soft_reasoning.checks import OptionError
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.sampling import draw, sample_tokens
 from soft_reasoning.types import Request, Sampling
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("temperature", value) for value in (math.nan, math.inf, -1.0, "hot", None)),
+        *(("top_k", value) for value in (-1, 2.5)),
+        *(("top_p", value) for value in (0.0, 1.5, math.nan)),
+        *(("first_temperature", -1.0), ("first_top_k", 0.5)),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
+    with pytest.raises(OptionError, match=f"^{name}: expected a .* number"):
+        Sampling(**{name: value})
+
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
 

@@ -1,5 +1,6 @@
 """Servers that fail: what is retried, what ends a run, and what is one request's own."""
 
+import json
 import logging
 from time import monotonic
 
@@ -98,9 +99,9 @@ def test_a_server_that_dies_ends_the_run(server, engine):
 
 
 def test_no_reply_in_time(server):
-    engine = served(server.url, retries=0, timeout=0.5)
+    engine = served(server.url, retries=0, timeout=2)
     server.faults = ["hang"]
-    with pytest.raises(UserError, match=r"no reply within 0.5 seconds; .*engine.timeout"):
+    with pytest.raises(UserError, match=r"no reply within 2 seconds; .*engine.timeout"):
         engine.generate([ask()])
     engine.close()
 
@@ -159,6 +160,21 @@ def test_neither_url_nor_key_is_in_a_message(server, monkeypatch):
     engine.close()
     assert "127.0.0.1" not in str(error.value) and "sk-secret" not in str(error.value)
     assert "sk-secret" not in repr(engine.facts) and server.url not in repr(engine.facts)
+
+
+def test_a_schema_is_passed_on_where_the_server_acts_on_it(server, engine):
+    schema = json.dumps({"type": "object", "properties": {"unit": {"enum": ["kg"]}}})
+    with pytest.raises(UserError, match="an engine with texts that fit a JSON Schema, got MessageEngine"):
+        engine.generate([ask(schema=schema)])
+    server.guides = True
+    guided = served(server.url, retries=0)
+    assert guided.offers == {"schemas"} and guided.facts["offers"] == ["schemas"]
+    plain, fits = guided.generate([ask(), ask(schema=schema)])
+    assert fits.text == '{"unit": "kg"}' and "Answer: " in plain.text
+    server.faults = [400]
+    with pytest.raises(UserError, match="the server refused a request"):
+        guided.generate([ask(schema=schema)])
+    guided.close()
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@localhost/v1", "http://localhost/v1?key=1"])

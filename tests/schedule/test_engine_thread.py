@@ -13,6 +13,7 @@ from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job, ProblemError
 from soft_reasoning.types import Generate, Problem, Request, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
+from tests.waiting import wait_until
 
 
 class Slow(Engine):
@@ -33,11 +34,6 @@ class Slow(Engine):
 
     def close(self):
         self.closed += 1
-
-
-def wait_until(holds):
-    while not holds():
-        time.sleep(0.001)
 
 
 def steps(problem):

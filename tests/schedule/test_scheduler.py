@@ -146,6 +146,28 @@ def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled():
     assert engine.cancelled == 2 and not engine.queued
 
 
+@pytest.mark.parametrize("place", ["begin", "add", "advance", "step"])
+def test_an_interruption_leaves_nothing_in_the_engine(place, monkeypatch):
+    """Ctrl-C may come when the engine has done its work and the scheduler does not know it yet."""
+    engine = StreamingEngine()
+    work = getattr(engine, place)
+
+    def interrupted(*values):
+        work(*values)
+        raise KeyboardInterrupt
+
+    def steps(problem):
+        return answer((yield ask(problem)))
+
+    other = engine.add([Request((5,))])  # of another caller
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(engine, place, interrupted)
+        list(drive(problems(3), Script(steps), Context(engine)))
+    assert engine.queued.keys() <= {*other} and dict(engine.step()).keys() == {*other}
+    solved = drive(problems(3), Script(steps), Context(engine))
+    assert [result.answer for _, result in solved] == ["100", "101", "102"]
+
+
 def test_a_result_says_what_its_first_candidate_was_asked():
     context = Context()
     tokenizer = context.engine.tokenizer
@@ -198,7 +220,8 @@ def test_what_an_engine_refuses_repeats_no_request_of_another():
 
     scheduler = Scheduler(Engine())
     first, second = jobs = [Job(p, Script(steps), Context(scheduler.engine)) for p in problems(2)]
-    scheduler.live += jobs
+    for job in jobs:
+        scheduler.add(job)
     while scheduler.live:
         scheduler.step()
     assert first.result().answer == "100" and "a 13" in str(second.exception())

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from contextlib import contextmanager
 
 from openai import OpenAI
@@ -11,6 +10,7 @@ from soft_reasoning.lab.data.demo import demo_dataset
 from soft_reasoning.serve.app import base_url, bind, build_server
 from soft_reasoning.serve.service import Service
 from soft_reasoning.serve.settings import Settings
+from tests.waiting import wait_until
 
 
 def questions(count):
@@ -31,13 +31,6 @@ def ask(client, model="demo", messages=None, extra=None, extra_body=None, **opti
     return client.chat.completions.create(
         model=model, messages=messages or chat(QUESTION), extra_body=body, **options
     )
-
-
-def wait_until(holds, seconds=60.0):
-    ends = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < ends, "waited too long"
-        time.sleep(0.02)
 
 
 class Served:
@@ -66,5 +59,4 @@ def served(reasoner, **settings):
         yield running
     finally:
         running.end()
-        running.thread.join(60)
-        assert not running.thread.is_alive()
+        running.thread.join()

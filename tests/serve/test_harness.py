@@ -20,7 +20,7 @@ from tests.serve.serving import questions, served  # noqa: E402
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 COMMANDS = [shlex.split(line) for line in re.findall(r"^lm-eval (.*--include_path.*)$", PAGE, re.MULTILINE)]
 
 

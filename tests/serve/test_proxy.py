@@ -1,13 +1,13 @@
 """The server in front of another server: many clients at once, streams, and one that goes away."""
 
 from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 
 import pytest
 
 from soft_reasoning import SoftReasoner
 from tests.engine.faulty import faulty_server
 from tests.serve.serving import ask, chat, served
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -49,5 +49,4 @@ def test_a_client_that_goes_away_disturbs_no_other(upstream, proxy):
         upstream.hung.wait()
         stream.close()
         assert "Answer: " in ask(staying, messages=chat("How many are 5 and 1?")).choices[0].message.content
-    while proxy.service.in_progress:  # the work of the client that left ends
-        sleep(0.01)
+    wait_until(lambda: not proxy.service.in_progress)  # the work of the client that left ends

@@ -73,6 +73,7 @@ def test_programs_answer_questions_for_a_number_and_words_the_others(method):
         ({"extra": {"max_seconds": 1e-9}}, {"max_seconds": 1e-9}),
         ({"temperature": 1.5, "seed": 7}, {"temperature": 1.5, "seed": 7}),
         ({"max_tokens": 2}, {"max_new_tokens": 2}),
+        ({"model": "self_consistency-demo", "top_p": 0.01}, {"method": "self_consistency", "top_p": 0.01}),
         ({"max_completion_tokens": 40}, {"max_tokens": 40}),
         ({"stop": ["=", "Answer"]}, {"stop": ["=", "Answer"]}),
     ],
@@ -93,6 +94,8 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
         "frequency_penalty": 0,
         "top_k": -1,
         "top_p": 0.5,
+        "min_p": 0,
+        "verbosity": "medium",
         "tools": [],
         "response_format": {"type": "text"},
         "stream_options": None,
@@ -155,7 +158,7 @@ def test_a_stream_holds_the_same_answer(client, model):
 def test_a_stream_has_a_line_at_once_for_each_round_and_for_the_tokens_so_far(reasoner):
     body = {"model": "demo", "messages": chat(Q), "stream": True}
     with served(reasoner, keep_alive_seconds=0.05) as running:
-        with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
+        with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=None) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
             lines = [line for line in response.iter_lines() if line]
     assert lines[-1] == "data: [DONE]"

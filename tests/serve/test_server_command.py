@@ -61,7 +61,7 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
             assert client.models.retrieve("soft_reasoning-mine")
         assert httpx.get(f"{url}/models").status_code == 401
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait() == 0
     assert [*tmp_path.iterdir()] == []  # a server writes no run
 
 
@@ -70,14 +70,14 @@ def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path)
     with started(tmp_path, *words, "stopping=none") as (process, name, url, lines):
         assert any("anyone who reaches 0.0.0.0" in line for line in lines)
         body = {"model": name, "messages": chat(Q), "stream": True, "soft_reasoning": {"rounds": 9999}}
-        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as response:
+        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=None) as response:
             events = response.iter_lines()  # which would close the response if it were dropped
             next(events)
             process.send_signal(signal.SIGINT)
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(2)  # the request is in progress
+            assert any("Waiting for" in line for line in process.stderr)  # the request is in progress
+            assert process.poll() is None
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait() == 0
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):

@@ -6,6 +6,7 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -22,9 +23,10 @@ from soft_reasoning.engine.devices import (
     keep_freed_memory,
     memory_for,
 )
+from soft_reasoning.engine.grammar import Grammars
 from soft_reasoning.engine.huggingface.runner_choice import choose_runner
 from soft_reasoning.engine.huggingface.sequence import Sequence
-from soft_reasoning.types import UserError
+from soft_reasoning.types import Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class HuggingFaceEngine(Engine):
     """
 
     running_type = Sequence
-    offers = Engine.offers | {"hidden_states"}
+    offers = Engine.offers | {"hidden_states", "schemas"}
 
     def __init__(
         self,
@@ -161,6 +163,17 @@ class HuggingFaceEngine(Engine):
         if self._runner.max_rows is not None:
             ordered.sort(key=attrgetter("request.turn"))
         return deque(ordered)
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        return Grammars(self.tokenizer, self.vocabulary, self.eos_ids)
+
+    def prepare(self, request: Request, ticket: int = -1) -> Sequence:
+        """See :meth:`Engine.prepare`."""
+        row: Sequence = super().prepare(request, ticket)
+        if request.schema and row.max_new_tokens:
+            row.grammar = self._grammars.start(request.schema)
+        return row
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import torch
@@ -27,8 +29,6 @@ from soft_reasoning.types import Completion, FinishReason, Request, TopLogprobs,
 
 MOST_NAMED = 128
 """Maximum number of token ids for which vLLM returns log-probabilities by id."""
-HOTTEST = 2.0
-"""The highest temperature at which most servers sample."""
 TURN = 32
 """Most tokens that a server generates between two checks of a deadline."""
 SAME = 0.1
@@ -36,6 +36,12 @@ SAME = 0.1
 POLL = 0.1
 """Seconds to wait for a reply before other threads may use the engine."""
 SEEDS = 2**31 - 1
+SHORT = 16
+"""Tokens of a reply in the handshake."""
+ONLY = (
+    '{"type": "object", "properties": {"z": {"enum": [7]}}, "required": ["z"], "additionalProperties": false}'
+)
+"""A schema that only {"z": 7} fits."""
 TEXT = "Question: A box holds 3 red and 4 blue balls. How many balls are in it?\nAnswer:"
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -83,10 +89,10 @@ class ServedEngine(Engine):
                 receive(self.server.read(future))
                 self._replied = True
             except Refused as error:
-                if not self._replied:  # the settings are wrong, not a question
+                if not (self._replied or row.request.schema):  # the settings are wrong, not a question
                     raise
                 log.warning("a request is left without an answer: %s", error)
-                self.end(row, row.completion())
+                self._done.append((row.ticket, error if row.request.schema else row.completion()))
             except TimeoutError as error:
                 if not row.late():
                     raise UserError(f"{error}; the same command continues, or raise engine.timeout") from None
@@ -107,11 +113,23 @@ class ServedEngine(Engine):
         seconds: float | None = None,
     ) -> None:
         """Send ``body``; ``receive`` reads the reply. After ``seconds`` the connection is closed."""
+        if row.request.schema:
+            body = {**body, **_guided(row.request.schema)}
         self._sent[self.server.submit(path, {"model": self.name, **body}, seconds)] = row, receive
 
     def end(self, row: RunningRequest, completion: Completion) -> None:
         """Complete ``row``."""
         self._done.append((row.ticket, completion))
+
+    def _guides(self, path: str, **body: Any) -> frozenset[str]:
+        """``schemas`` if the server's text fits a schema that no other text fits."""
+        try:
+            reply = self.server.post(path, model=self.name, temperature=0.0, **body, **_guided(ONLY))
+            choice = reply["choices"][0]
+            text = choice["text"] if "text" in choice else choice["message"]["content"]
+            return frozenset({"schemas"} if json.loads(text) == {"z": 7} else ())
+        except (Refused, ValueError, KeyError, IndexError, TypeError):
+            return frozenset()
 
     def drop(self, tickets: Collection[int]) -> None:
         super().drop(tickets)
@@ -169,13 +187,13 @@ class TokenEngine(ServedEngine):
         temperature, top_k, top_p = sampling = settings(request.sampling, count)
         reads = request.next_logits is not False and not count
         other = sampling != settings(request.sampling, count + 1)
-        hot = other or (temperature > HOTTEST and not self.facts["hot"])
-        if max_tokens == 0 or reads or hot or count < request.min_new_tokens:
+        if max_tokens == 0 or reads or other or count < request.min_new_tokens:
             body = {"max_tokens": 1, "temperature": 0.0, **self._logprobs(row, temperature, top_k)}
             receive = self._receive_logprobs
         else:
+            turn = max_tokens if request.schema or not request.deadline else TURN
             body = {
-                "max_tokens": min(max_tokens - count, TURN if request.deadline else max_tokens),
+                "max_tokens": min(max_tokens - count, turn),
                 "temperature": temperature,
                 "top_k": top_k,
                 "top_p": top_p,
@@ -184,9 +202,9 @@ class TokenEngine(ServedEngine):
                 "logprobs": max(1, min(request.top_logprobs, self.vocabulary)),
             }
             receive = self._receive_tokens
-        self.submit(
-            row, "/completions", {**self._prompt(row), **self._options(), **body}, partial(receive, row)
-        )
+        left = request.deadline - monotonic() if request.deadline and request.schema else None
+        body = {**self._prompt(row), **self._options(), **body}
+        self.submit(row, "/completions", body, partial(receive, row), left)
 
     def _options(self) -> dict[str, Any]:
         """Fields of every request; a server ignores those that it does not know."""
@@ -266,6 +284,7 @@ class TokenEngine(ServedEngine):
         row.logprobs += logprobs
         completion = row.finish(self.eos_ids, self.stops)
         whole = len(row.ids) == row.max_new_tokens or row.late() or (not ids and not stopped)
+        whole = whole or bool(row.request.schema)
         if completion.finish_reason == FinishReason.LENGTH and not whole:
             if not stopped or self._shows_stop(row):
                 self.send(row)
@@ -293,22 +312,18 @@ class TokenEngine(ServedEngine):
                 f"text to it ({counts[0]} and {counts[1]} tokens for {len(ids)} ids); name its own, or leave "
                 "it out to send messages"
             )
-        try:
-            hot = bool(ask(prompt=ids, temperature=HOTTEST + 1))
-        except Refused:
-            hot = False
         drawn = [ask(prompt=ids, temperature=1.0, seed=7, min_p=0.0) for _ in range(2)]
         seeded = drawn[0]["choices"][0]["text"] == drawn[1]["choices"][0]["text"]
         logits = self._returns_logits(ids)
         rows = logits and embeddings is not None and self._takes_rows(embeddings, ids, first)
         self.offers |= {"logits"} if logits else frozenset()
         self.offers |= {"rows"} if rows else frozenset()
+        self.offers |= self._guides("/completions", prompt=ids, max_tokens=SHORT)
         self.facts = {
             "served": self.name,
             "build": by_ids.get("system_fingerprint"),
             "greedy": by_ids["choices"][0]["text"],
             "seeded": seeded,
-            "hot": hot,
             "offers": sorted(self.offers),
         }
         if not seeded:
@@ -344,6 +359,11 @@ class TokenEngine(ServedEngine):
         pairs = list(zip(tokens, first, strict=False))
         same = all(a[0] == b[0] and abs(a[1] - b[1]) <= SAME for a, b in pairs)
         return bool(pairs) and same
+
+
+def _guided(schema: str) -> dict[str, Any]:
+    form = {"name": "answer", "strict": True, "schema": json.loads(schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": form}}
 
 
 def model_card(server: Server, name: str | None) -> Reply:

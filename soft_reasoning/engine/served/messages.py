@@ -11,7 +11,7 @@ from typing import Any
 from soft_reasoning.engine.base import lacks
 from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.served.client import Refused, Reply, Server
-from soft_reasoning.engine.served.engine import SEEDS, TEXT, ServedEngine
+from soft_reasoning.engine.served.engine import SEEDS, SHORT, TEXT, ServedEngine
 from soft_reasoning.engine.text import earliest_stop
 from soft_reasoning.thoughts import MARKS
 from soft_reasoning.types import Completion, FinishReason, Sampling, UserError
@@ -20,8 +20,6 @@ DEFAULT_TOP_K = 50
 """The ``top_k`` of methods by default, which is off where a server has none; any other is refused there."""
 MOST_STOPS = 4
 """Stop strings that are sent; the text is cut here at every one."""
-SHORT = 16
-"""Tokens of a reply in the handshake."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -108,6 +106,7 @@ class MessageEngine(ServedEngine):
             narrow = self._ask(temperature=1.5, seed=8, top_k=1)
         except Refused:
             narrow = {}
+        self.offers = self._guides("/chat/completions", **self._asked())
         self.facts = {
             "served": self.name,
             "build": greedy.get("system_fingerprint"),
@@ -115,12 +114,14 @@ class MessageEngine(ServedEngine):
             "seeded": _read(drawn[0]) == _read(drawn[1]),
             "top_k": bool(narrow) and _read(narrow) == _read(greedy),
             "counts": bool((greedy.get("usage") or {}).get("completion_tokens")),
-            "offers": [],
+            "offers": sorted(self.offers),
         }
 
     def _ask(self, **fields: Any) -> Reply:
-        body: Mapping[str, Any] = {"messages": [{"role": "user", "content": TEXT}], self._limit: SHORT}
-        return self.server.post("/chat/completions", model=self.name, **body, **fields)
+        return self.server.post("/chat/completions", model=self.name, **self._asked(), **fields)
+
+    def _asked(self) -> Mapping[str, Any]:
+        return {"messages": [{"role": "user", "content": TEXT}], self._limit: SHORT}
 
 
 def _read(reply: Reply) -> tuple[str, str, str]:

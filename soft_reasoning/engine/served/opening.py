@@ -119,9 +119,10 @@ def llamacpp(
     file = resolve(path)
     if not is_gguf(file) or not Path(file).is_file():
         raise OptionError("path", f"expected a GGUF file of this machine with engine=llamacpp, got {path}")
+    loading.check_whole(file)
     own = {"model.path": file, "n_parallel": parallel, "n_ctx": parallel * context}
     given = {**own, "cpuparams.n_threads": threads, **settings, "port": "{port}"}
-    script = str(Path(__file__).with_name("llamacpp.py"))
+    script = str(Path(__file__).with_name("llamacpp_server.py"))
     words = [f"{field}={value}" for field, value in given.items() if value is not None]
     start = partial(StartedServer, "llamacpp", [sys.executable, script, *words])
     source = {"revision": None, "trust_remote_code": False}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -51,20 +52,20 @@ class StartedServer:
     def __init__(self, engine: str, command: Sequence[str]) -> None:
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}/v1"
-        self._engine, self._log = engine, tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WATCH, *(word.replace("{port}", str(port)) for word in command)],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={"VLLM_NO_USAGE_STATS": "1", **os.environ},
-            start_new_session=True,  # Ctrl-C is for the run, which closes it
-        )
-        try:
+        self._engine = engine
+        with ExitStack() as opened:
+            self._log = opened.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", WATCH, *(word.replace("{port}", str(port)) for word in command)],
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                env={"VLLM_NO_USAGE_STATS": "1", **os.environ},
+                start_new_session=True,  # Ctrl-C is for the run, which closes it
+            )
+            opened.enter_context(self._process)  # its end closes standard input, and waits
             self._wait(f"http://127.0.0.1:{port}/health")
-        except BaseException:
-            self.close()
-            raise
+            self.close = opened.pop_all().close
 
     def _wait(self, health: str) -> None:
         begun = told = monotonic()
@@ -90,13 +91,6 @@ class StartedServer:
         self._log.seek(0)
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines()]
         return [line[:300] for line in lines if line][-LINES:]
-
-    def close(self) -> None:
-        """End it, and wait until it has ended."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._log.close()
 
 
 def _free_port() -> int:

@@ -33,7 +33,7 @@ log: logging.Logger = logging.getLogger(__name__)
 TASK = "program"
 """The name of the wording in ``prompt.wording.tasks``."""
 NOT_COMPUTED = "programs: expected questions that a program can compute, got "
-INSTEAD = "use verifier=single_judge or method=self_consistency"
+INSTEAD = "verifier=single_judge or method=self_consistency"
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^`\n]*$\n?", re.MULTILINE)
 _DEFINED = "def solution("
 MOST_DIGITS = 100
@@ -111,7 +111,9 @@ class Programs(SamplingOptions):
         """
         if TASK not in wording.tasks:
             raise UserError(
-                f"{NOT_COMPUTED}a prompt without prompt.wording.tasks.{TASK}; {INSTEAD}, or prompt=math"
+                f"programs: expected a prompt with prompt.wording.tasks.{TASK} and a model that follows it, "
+                "which the bundled model cannot (+experiment=real_model has one); take another with "
+                f"prompt=math, or {INSTEAD}"
             )
         self.sandbox.check()
 

@@ -57,8 +57,6 @@ class Dataset:
         shots: int = 0,
         exemplars: Sequence[Mapping[str, Any]] | str | None = None,
     ) -> None:
-        if path is not None and not isinstance(path, str):
-            raise OptionError("path", f"expected the path of a file, got {path!r:.40}")
         choice("answer_type", answer_type, ANSWER_TYPES)
         choice("sample", sample, SAMPLES)
         for option, value in (("offset", offset), ("shots", shots), ("seed", seed)):

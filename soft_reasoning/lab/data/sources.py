@@ -79,7 +79,7 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
             if not isinstance(doc, dict):
                 raise ValueError(f"no object with fields but {doc!s:.60}")
             rows.append(Row(f"{file} {place}", doc))
-    except (OSError, ValueError, csv.Error, yaml.YAMLError) as error:  # ValueError of JSON, Parquet or UTF-8
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
         where = f"after {rows[-1].where}" if rows else file
         form = file.suffix[1:].upper()
         raise UserError(f"{where}: expected {form} in UTF-8, got an error ({error!s:.200})") from error

@@ -39,8 +39,8 @@ def read_json(path: Path, fix: str = "run it to its end, or give the folder of o
         UserError: If ``path`` is missing or damaged.
     """
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        return {**json.loads(path.read_bytes())}
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path}: expected the file of a finished run, got one that cannot be read; {fix}"
         ) from error
@@ -83,8 +83,11 @@ def write_json(path: Path, value: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` atomically."""
     draft = path.with_name(path.name + ".part")
-    with open(draft, "wb") as file:
-        file.write(encode(text))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        with open(draft, "wb") as file:
+            file.write(encode(text))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -72,12 +72,15 @@ class RayActor:
             self._replaying.close()
             self._replaying.enter_context(replaying(completions, context.engines))
             self._completions = completions
-        job = Job[Any](problem, self._launcher.method, context)
-        self._scheduler.add(job)
-        while not job.done():  # each call of ``solve`` advances all jobs in its turn
-            self._scheduler.step()
-            await asyncio.sleep(0)
-        return problem, job.result()
+        job, scheduler = Job[Any](problem, self._launcher.method, context), self._scheduler
+        try:
+            scheduler.add(job)
+            while not job.done():  # each call of ``solve`` advances all jobs in its turn
+                scheduler.step()
+                await asyncio.sleep(0)
+            return problem, job.result()
+        finally:
+            scheduler.drop([job])
 
 
 class RayLauncher:
@@ -147,7 +150,11 @@ class RayLauncher:
 
         pool: Any = ActorPool(self._workers * self._max_live)  # a worker has ``max_live`` problems at a time
         with self._errors():
-            yield from pool.map_unordered(submit, problems)
+            try:
+                yield from pool.map_unordered(submit, problems)
+            finally:
+                for unfinished in pool._future_to_actor:
+                    self._ray.cancel(unfinished)
 
     def peaks(self) -> Mapping[str, int]:
         return {}

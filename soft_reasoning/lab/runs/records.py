@@ -75,7 +75,10 @@ class Record:
 
         Raises:
             KeyError: If the line lacks a field.
+            TypeError: For a list where a text is meant, and others of another kind.
         """
+        if not all(isinstance(line[name], str) for name in ("doc_id", "question", "answer_type")):
+            raise TypeError("expected texts")
         candidates: list[Candidate] = []
         for row, text in zip(line["candidates"], line["resps"][0], strict=True):
             stored: dict[str, Any] = {**row, "text": text, "u": row["u"] and tuple(row["u"])}
@@ -193,7 +196,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record]:
                 return
             try:
                 record = Record.read({"place": number - 1} | json.loads(line))  # older runs have none
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 lacks = f" that lacks {error}" if isinstance(error, KeyError) else ""
                 raise UserError(
                     f"{path}, line {number}: expected a record, got an edited line{lacks}; restore or delete "
@@ -284,6 +287,8 @@ class Store:
     def _read(self) -> None:
         """Read the stored run; remove a torn last line."""
         self.manifest = read_json(self.folder / MANIFEST, START_OVER)
+        if not {"config", "model", "plugins"} <= self.manifest.keys():
+            raise UserError(f"{self.folder / MANIFEST}: expected a run's manifest, got another; {START_OVER}")
         self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
         lines = (self.folder / SAMPLES).read_bytes()

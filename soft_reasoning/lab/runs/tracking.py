@@ -74,7 +74,6 @@ def follow_run(
     folder, following = folder.absolute(), True
     try:
         run, save = tracker.begin(folder)
-        run.store_init_configuration({key: str(value) for key, value in result_keys(config).items()})
     except Exception as error:  # the libraries share no base class
         raise UserError(
             f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
@@ -92,6 +91,7 @@ def follow_run(
             say(f"logging={tracker.name} ended: {type(error).__name__}: {error}")
 
     try:
+        attempt(run.store_init_configuration, {key: str(value) for key, value in result_keys(config).items()})
         yield lambda figures, step: attempt(run.log, dict(figures), step)
         metrics = read_json(folder / RESULTS)
         numbers = {

@@ -113,7 +113,7 @@ def test_a_program_is_found_whatever_its_fence(text):
 def test_where_programs_do_not_apply_one_line_says_so_before_a_model_is_loaded(prompt, monkeypatch):
     monkeypatch.setattr(runner, "build_engine", None)  # calling it fails
     monkeypatch.setattr(reasoner, "build_engine", None)
-    expected = "programs: expected questions that a program can compute, got a p"
+    expected = "which the bundled model cannot"
     for option, name in (("verifier", "program"), ("method", "program"), ("method", "mixed_consistency")):
         searched = ["method=soft_reasoning"] if option == "verifier" else []
         config = compose_config([f"prompt={prompt}", f"{option}={name}", *searched])

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from soft_reasoning.cli.compose import compose_config
+from soft_reasoning.cli.compose import compose_config, methods_of
 from soft_reasoning.lab.data import Dataset, build_dataset
 from soft_reasoning.lab.data.demo import SPLITS, demo_dataset
 from soft_reasoning.types import Problem, UserError
@@ -103,3 +103,9 @@ def test_the_splits_of_the_bundled_problems_have_no_problem_in_common():
     splits = [demo_dataset(split, name="demo").problems() for split in SPLITS]
     assert [len(problems) for problems in splits] == [500] * 3
     assert len({problem.question for problems in splits for problem in problems}) == 1500
+
+
+def test_the_experiment_with_a_real_model_asks_twenty_problems():
+    config = compose_config(["+experiment=real_model"])
+    assert [*methods_of(config)] == ["cot", "self_consistency k=3", "mixed_consistency k=3"]
+    assert len(build_dataset(config).problems()) == 20

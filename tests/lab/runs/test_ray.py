@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from soft_reasoning.lab.runs.ray import RayLauncher
 from soft_reasoning.lab.runs.runner import LocalLauncher, run
 from soft_reasoning.types import Problem, UserError
 from tests.lab.runs.world import OPTIONS, kept, problems
+from tests.waiting import wait_until
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -80,10 +80,8 @@ def test_a_killed_driver_is_continued_without_ray(address, tmp_path):
     command = [sys.executable, "-m", "soft_reasoning.run", *options, *on_ray]
     process = subprocess.Popen([*command, f"hydra.run.dir={tmp_path / 'run'}"], cwd=ROOT)
     samples = tmp_path / "run" / "samples.jsonl"
-    deadline = time.monotonic() + 300
-    while not (samples.exists() and samples.read_bytes().count(b"\n") >= 3):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: process.poll() or samples.exists() and samples.read_bytes().count(b"\n") >= 3)
+    assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = samples.read_bytes()

@@ -125,26 +125,23 @@ def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
 
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from tests.lab.runs.world import opened
 store = opened(Path(sys.argv[1]), {"seed": 0})
 print("locked", flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
 
 
 def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    try:
+    words = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "locked\n"
         for fresh in (False, True):
             with pytest.raises(UserError, match="in use by another run"):
                 opened(tmp_path, {"seed": 0}, fresh=fresh)
-    finally:
         holder.kill()
-        holder.wait()
-        holder.stdout.close()
     fill(tmp_path, "a", config={"seed": 0})
 
 

@@ -2,13 +2,13 @@
 
 import json
 import sys
-import time
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from soft_reasoning.engine.fake import FakeEngine
+from tests.waiting import wait_until
 
 FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]
 
@@ -59,10 +59,8 @@ def test_wandb_gets_figures_and_the_report(run, monkeypatch):
     done = run(*FAKE, "logging=wandb", "logging.project=mine", "limit=5")
     assert done.code == 0
     [path] = done.folder.glob("wandb/offline-run-*/*.wandb")
-    until = time.monotonic() + 30  # wandb writes in a process of its own
-    while b"final/exact_match" not in (written := path.read_bytes()) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert b"final/exact_match" in written and b"report.html" in written and b"mine" in written
+    wanted = (b"final/exact_match", b"report.html", b"mine")  # wandb writes in a process of its own
+    wait_until(lambda: all(word in path.read_bytes() for word in wanted))
 
 
 @pytest.mark.slow
