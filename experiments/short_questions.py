@@ -15,6 +15,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.engine.served.opening import llamacpp
 from soft_reasoning.lab.runs.records import in_order, read_records
 
+BLOCK = 48
 AGAIN = 'Give the answer again, alone, on one line that begins with "Answer:".'
 
 
@@ -28,7 +29,12 @@ def main() -> None:
     read, right = len(records) - len(unread), sum(record.exact_match or 0 for record in records)
     print(f"today: {read} of {len(records)} read, {right:.0f} right, {read - right:.0f} wrong")
     with SoftReasoner.from_pretrained(
-        arguments.model, engine=llamacpp(arguments.model), prompt="any", method="cot", max_new_tokens=40
+        arguments.model,
+        engine=llamacpp(arguments.model, threads=1),
+        prompt="any",
+        method="cot",
+        max_tokens=24,
+        cache=arguments.run,
     ) as reasoner:
         chats = [
             [
@@ -38,16 +44,19 @@ def main() -> None:
             ]
             for record in unread
         ]
-        solutions = reasoner.solve(chats)
-    found = correct = 0
-    for record, solution in zip(unread, solutions, strict=True):
-        answer = grader.extract(solution.text, "text")
-        found, correct = found + (answer is not None), correct + bool(grader.correct(answer, record.problem))
-        print(
-            f"{record.problem.gold!r:24} {record.result.candidates[0].text[-60:]!r} -> {solution.text!r:.60}"
-        )
-    tokens = sum(solution.generated_tokens for solution in solutions)
-    print(f"asked again: {found} of {len(unread)} read, {correct} right, {tokens} more tokens")
+        found = correct = tokens = 0
+        for count, (record, chat) in enumerate(zip(unread, chats, strict=True), 1):
+            if count % BLOCK == 1:
+                solutions = iter(reasoner.solve(chats[count - 1 : count - 1 + BLOCK]))
+            solution = next(solutions)
+            answer = grader.extract(solution.text, "text")
+            found, tokens = found + (answer is not None), tokens + solution.generated_tokens
+            correct += bool(grader.correct(answer, record.problem))
+            print(f"{record.problem.gold!r:24} {chat[1]['content'][-60:]!r} -> {solution.text!r:.60}")
+            if count % BLOCK == 0 or count == len(unread):
+                print(
+                    f"asked again: {found} of {count} read, {correct} right, {tokens} more tokens", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def test_a_greedy_solution_comes_as_it_is_written(reasoner, monkeypatch):
     advance = engine.advance
 
     def wait_for_the_client():
-        if next(calls) == 50:  # the text is not finished
+        if next(calls) == 35:  # the text is not finished
             received.wait()
         return advance()
 
