@@ -30,8 +30,8 @@ class Grammars:
             self._tokenizer = hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=sorted(eos_ids))
         except (ImportError, ValueError) as error:
             raise UserError(
-                "schema: expected llguidance (pip install llguidance) and a tokenizer that it can read, got an "
-                f"error ({error}); leave the schema out, or use another model"
+                "schema: expected llguidance (pip install llguidance) and a tokenizer that it can read, got "
+                f"an error ({error}); leave the schema out, or use another model"
             ) from error
         self._compiled = lru_cache(COMPILED)(self._compile)
 
