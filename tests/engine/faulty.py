@@ -19,6 +19,7 @@ class Faulty(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.faults, self.bodies, self.name, self.lock = [], [], "model-1", Lock()
         self.hung, self.released, self.salt = Event(), Event(), ""
+        self.schema_status = 200  # of a request with a schema
         self.guides = False  # whether its texts fit a schema that has one value for each property
         self.in_flight = self.most_in_flight = 0
 
@@ -42,6 +43,8 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.bodies.append((self.path, body, self.headers))
             fault = server.faults.pop(0) if server.faults else None
+            if "response_format" in body and server.schema_status != 200:
+                fault = server.schema_status
             server.in_flight += 1
             server.most_in_flight = max(server.most_in_flight, server.in_flight)
         try:

@@ -192,3 +192,11 @@ def test_a_name_that_is_not_served(server):
 def test_a_tokenizer_for_a_server_that_takes_no_ids_is_refused(server):
     with pytest.raises(UserError, match="model.tokenizer"):
         served(server.url, tokenizer=str(DEMO_FOLDER))
+
+
+def test_a_server_that_fails_at_a_schema_takes_none_and_is_asked_once(server):
+    server.schema_status = 500
+    engine = served(server.url, retries=2)
+    assert engine.offers == frozenset()
+    assert sum("response_format" in body for _, body, _ in server.bodies) == 1
+    engine.close()

@@ -38,6 +38,8 @@ POLL = 0.1
 SEEDS = 2**31 - 1
 SHORT = 16
 """Tokens of a reply in the handshake."""
+PATIENCE = 120.0
+"""Seconds for the first text under a schema, for which a server reads its tokenizer."""
 ONLY = (
     '{"type": "object", "properties": {"z": {"enum": [7]}}, "required": ["z"], "additionalProperties": false}'
 )
@@ -122,14 +124,14 @@ class ServedEngine(Engine):
         self._done.append((row.ticket, completion))
 
     def _guides(self, path: str, **body: Any) -> frozenset[str]:
-        """``schemas`` if the server's text fits a schema that no other text fits."""
+        """``schemas`` if the server's text fits a schema that no other text fits; it is asked once."""
+        body = {"model": self.name, "temperature": 0.0, **body, **_guided(ONLY, path)}
         try:
-            reply = self.server.post(path, model=self.name, temperature=0.0, **body, **_guided(ONLY, path))
-            choice = reply["choices"][0]
+            choice = self.server.read(self.server.submit(path, body, PATIENCE))["choices"][0]
             text = choice["text"] if "text" in choice else choice["message"]["content"]
             return frozenset({"schemas"} if json.loads(text) == {"z": 7} else ())
-        except (Refused, ValueError, KeyError, IndexError, TypeError):
-            return frozenset()
+        except (UserError, TimeoutError, ValueError, KeyError, IndexError, TypeError):
+            return frozenset()  # vLLM answers 500 where it cannot read the tokenizer
 
     def drop(self, tickets: Collection[int]) -> None:
         super().drop(tickets)
