@@ -29,6 +29,8 @@ from soft_reasoning.types import Completion, FinishReason, Request, TopLogprobs,
 
 MOST_NAMED = 128
 """Maximum number of token ids for which vLLM returns log-probabilities by id."""
+HOTTEST = 2.0
+"""The highest temperature at which servers sample; above it tokens are drawn here."""
 TURN = 32
 """Most tokens that a server generates between two checks of a deadline."""
 SAME = 0.1
@@ -188,7 +190,7 @@ class TokenEngine(ServedEngine):
         request, count, max_tokens = row.request, len(row.ids), row.max_new_tokens
         temperature, top_k, top_p = sampling = settings(request.sampling, count)
         reads = request.next_logits is not False and not count
-        other = sampling != settings(request.sampling, count + 1)
+        other = sampling != settings(request.sampling, count + 1) or temperature > HOTTEST
         if max_tokens == 0 or reads or other or count < request.min_new_tokens:
             body = {"max_tokens": 1, "temperature": 0.0, **self._logprobs(row, temperature, top_k)}
             receive = self._receive_logprobs
