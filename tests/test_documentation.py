@@ -141,7 +141,7 @@ ELSEWHERE = re.compile(
     r"^(pip|hf|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|tune)|point=|probe=|\[group="
     r"|=mine\.[A-Z]|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|finetune|experiments\.reading|runs=\[FOLDER\]|bench_search.py --grid( |$)"
-    r"|safetensors model=|-m venv|model=http|bench_served|real_model|short_questions|experiments.schemas"
+    r"|safetensors model=|-m venv|model=http|bench_served|real_model|experiments.schemas"
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
