@@ -64,7 +64,7 @@ def test_what_a_method_needs_is_refused_before_any_work(server, options, lacks):
 @pytest.mark.slow
 def test_a_killed_run_continues_at_another_url_and_asks_nothing_again(server, questions, tmp_path):
     command = [sys.executable, "-m", "soft_reasoning.run", "method=self_consistency", "k=2", *questions]
-    server.faults = [lambda reply: None] * 9 + ["hang"] * 12
+    server.faults = [lambda reply: None] * 10 + ["hang"] * 12
     run = subprocess.Popen([*command, f"model={server.url}", "engine.concurrency=1"], stderr=subprocess.PIPE)
     server.hung.wait()
     os.kill(run.pid, signal.SIGKILL)
