@@ -13,6 +13,7 @@ from soft_reasoning.types import UserError
 from tests.engine.faulty import faulty_server
 
 QUESTIONS = "question,answer\n" + "".join(f"How many are {i} and {i + 1}?,{2 * i + 1}\n" for i in range(6))
+HANDSHAKE = 5  # requests
 
 
 @pytest.fixture
@@ -64,17 +65,17 @@ def test_what_a_method_needs_is_refused_before_any_work(server, options, lacks):
 @pytest.mark.slow
 def test_a_killed_run_continues_at_another_url_and_asks_nothing_again(server, questions, tmp_path):
     command = [sys.executable, "-m", "soft_reasoning.run", "method=self_consistency", "k=2", *questions]
-    server.faults = [lambda reply: None] * 10 + ["hang"] * 12
+    server.faults = [lambda reply: None] * (HANDSHAKE + 5) + ["hang"] * 12
     run = subprocess.Popen([*command, f"model={server.url}", "engine.concurrency=1"], stderr=subprocess.PIPE)
     server.hung.wait()
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    first = [words(body) for _, body, _ in server.bodies][:9]
+    first = [words(body) for _, body, _ in server.bodies][: HANDSHAKE + 5]
     with faulty_server() as other:
         done = subprocess.run([*command, f"model={other.url}"], capture_output=True, text=True, check=True)
         again = [words(body) for _, body, _ in other.bodies]
     asked = {text for text in first if "How many are" in text}
-    assert len(asked) == 5 and not asked & {*again}  # four of the nine were the handshake
+    assert len(asked) == 5 and not asked & {*again}
     assert "6 problems" in done.stdout or "of 6" in done.stdout
     assert len((tmp_path / "run" / "samples.jsonl").read_text().splitlines()) == 6
     for file in (tmp_path / "run").iterdir():
@@ -94,7 +95,7 @@ def test_a_model_that_changes_under_its_name_does_not_continue_a_run(server, que
 @pytest.mark.slow
 def test_a_signal_ends_a_run_while_its_server_is_still_at_work(server, questions):
     """No exit waits for a reply."""
-    server.faults = [lambda reply: None] * 4 + ["hang"] * 6  # the first are the handshake
+    server.faults = [lambda reply: None] * HANDSHAKE + ["hang"] * 6
     command = [sys.executable, "-m", "soft_reasoning.run", f"model={server.url}", *questions]
     with subprocess.Popen(
         [*command, "method=cot", "prompt=math"], stderr=subprocess.PIPE, text=True
