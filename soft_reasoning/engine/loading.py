@@ -20,8 +20,6 @@ from transformers import (
     GenerationConfig,
     GgufConfig,
 )
-from transformers.integrations.gguf import reader
-from transformers.integrations.gguf.dequant import GGML_BLOCK
 from transformers.integrations.gguf.reader import read_gguf_metadata
 
 from soft_reasoning.checks import OptionError, local_path
@@ -108,6 +106,9 @@ def load(
 
 def check_whole(file: str) -> None:
     """Raise an OptionError if a GGUF file ends before its last tensor."""
+    from transformers.integrations.gguf import reader  # not public: only GGUF files depend on it
+    from transformers.integrations.gguf.dequant import GGML_BLOCK
+
     size, needed = Path(file).stat().st_size, 0
     sizes = {0: (1, 4), 1: (1, 2), 30: (1, 2), **GGML_BLOCK}  # elements and bytes, first of plain floats
     try:
