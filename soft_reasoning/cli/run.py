@@ -74,7 +74,6 @@ def run_one(
     *,
     words: Sequence[str] = (),
     chosen: Mapping[str, str] | None = None,
-    tracked: bool = True,
 ) -> dict[str, Any]:
     """Run one method on one data set into ``folder``; return its metrics.
 
@@ -84,11 +83,9 @@ def run_one(
         launcher: Starts the engine.
         words: The options of the run's command.
         chosen: The name of each group's choice.
-        tracked: Whether a tracker follows the run.
     """
     method = checked_method(composed)  # refuses bad values before anything is loaded
     config = plain(composed)
-    tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
     dataset, model = build_dataset(config), config["model"]["path"]
     try:
         problems = dataset.problems()
@@ -109,7 +106,6 @@ def run_one(
         exemplars=dataset.exemplars(),
         command=shlex.join(["soft-reasoning", "run", *words]),
         choices=chosen,
-        tracker=tracker,
         report=write_report,
     )
 
@@ -130,9 +126,9 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         config.label = label
         return config
 
-    def run_method(label: str, folder: Path, *change: str, tracked: bool = True) -> dict[str, Any]:
+    def run_method(label: str, folder: Path, *change: str) -> dict[str, Any]:
         typed = own_words(commands[label], *change)
-        return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label], tracked=tracked)
+        return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label])
 
     configs = {label: compose_method(label) for label in commands}
     if reference is not None and reference not in configs:
@@ -151,7 +147,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
             measuring = folder / BUDGET_RUNS / run_name(f"{name},k={method.samples}")
-            measured = run_method(label, measuring, tracked=False)
+            measured = run_method(label, measuring)
             change = [f"k={equal_samples(measured, method.samples, metrics[first])}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
         folders[label] = folder / run_name(name)

@@ -23,7 +23,7 @@ from soft_reasoning.types import MAX_NEW_TOKENS
 FIELDS = {"optimiser": "search"}
 """Fields of classes that are named otherwise than their group."""
 NEEDED = {
-    **{"engine": "step", "grader": "extract", "launcher": "solve", "logging": "begin"},
+    **{"engine": "step", "grader": "extract", "launcher": "solve"},
     **{"method": "solve", "tune": "max_new_tokens", "verifier": "verify"},
 }
 """What the objects of a group must have."""

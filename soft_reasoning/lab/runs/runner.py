@@ -26,7 +26,6 @@ from soft_reasoning.lab.runs.grading import final_rule, grade
 from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import START_OVER, Graded, Record, Store, read_records
-from soft_reasoning.lab.runs.tracking import Tracker, follow_run
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock
 from soft_reasoning.schedule.method import Context, Method
@@ -142,7 +141,6 @@ def run(
     exemplars: Sequence[Exemplar] = (),
     command: str = "",
     choices: Mapping[str, str] | None = None,
-    tracker: Tracker | None = None,
     report: Callable[[Path], Iterable[str]] | None = None,
 ) -> dict[str, Any]:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
@@ -159,14 +157,13 @@ def run(
         exemplars: The exemplars of the prompt.
         command: The run's command line, for its manifest.
         choices: The name of each group's choice, by which tables distinguish runs.
-        tracker: Follows the run.
-        report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
+        report: Writes the report into the finished folder and returns notes.
 
     Returns:
         The metrics, as in ``results.json``.
 
     Raises:
-        UserError: If ``Store``, ``launcher`` or ``tracker`` raises it, if there are no problems, or if
+        UserError: If ``Store`` or ``launcher`` raises it, if there are no problems, or if
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems, folder = [replace(each, place=place) for place, each in enumerate(problems)], Path(folder)
@@ -182,7 +179,6 @@ def run(
             sum(counts["generated_tokens"] for counts in used),
             read=row.answer is not None,
             correct=row.correct,
-            covered=row.covered,
             replayed=sum(counts["replayed_tokens"] for counts in used),
         )
 
@@ -195,27 +191,25 @@ def run(
         check_stored(store, problems)
         for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
             display.say(note)
-        with follow_run(tracker, folder, config, display.say) as log:
-            for record in store.records:
-                count(record)
+        for record in store.records:
+            count(record)
+        if display.done:
+            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
+        try:
+            with display:
+                for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
+                    count(record)
+                    display.show()
+        except BaseException:
             if display.done:
-                display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
-            try:
-                with display:
-                    for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
-                        count(record)
-                        display.show()
-                        log(display.figures(), display.done)
-            except BaseException:
-                if display.done:
-                    done = f"{display.done} of {len(problems)} problems are stored in {folder}"
-                    display.say(f"stopped: {done}; the same command continues")
-                raise
-            metrics = _measure(rows, grader, store.costs, about)
-            store.update_manifest(manifest)
-            write_results(folder, metrics, rows)
-            for note in report(folder) if report is not None else ():
-                display.say(note)
+                done = f"{display.done} of {len(problems)} problems are stored in {folder}"
+                display.say(f"stopped: {done}; the same command continues")
+            raise
+        metrics = _measure(rows, grader, store.costs, about)
+        store.update_manifest(manifest)
+        write_results(folder, metrics, rows)
+        for note in report(folder) if report is not None else ():
+            display.say(note)
     return metrics
 
 
