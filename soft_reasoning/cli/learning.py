@@ -19,14 +19,13 @@ from omegaconf import DictConfig
 from soft_reasoning.cli.compose import plain
 from soft_reasoning.configuration.context import Config, build_context, build_engine, check_problems
 from soft_reasoning.configuration.parts import make
-from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
-from soft_reasoning.lab.reports.tables import Table, percent
-from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text
-from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
+from soft_reasoning.lab.reports.tables import Table, estimate, percent
+from soft_reasoning.lab.runs.files import MANIFEST, Json, lock, read_json, write_json, write_text
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import Run, drive
@@ -68,10 +67,11 @@ def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
                 display.tokens += usage.generated_tokens - usage.replayed_tokens
             return [solved[problem.id] for problem in problems]
 
-        with opened(folder, config, words, problems, engine) as unlocked:
+        about = describe_engine(engine)
+        with opened(folder, config, words, problems, about) as unlocked:
             if unlocked is not None:
                 display.say(unlocked)
-            display.say(describe_loaded(engine))
+            display.say(str(about["loaded"]))
             completions = StoreFile.of(
                 config["cache"], config["cache_gb"], folder if unlocked is None else None
             )
@@ -114,7 +114,8 @@ def _learn(
         searched.append(evaluation)
         best = max(searched, key=lambda e: e.mean)
         if best is evaluation:
-            display.say(f"point {len(searched)}: best so far {rate(best)}")
+            share = estimate(best.mean, *wilson(best.mean, len(best.rewards)))
+            display.say(f"point {len(searched)}: best so far {share} %")
         display.show()
 
     return tuning.learn(problems, context, run=run, on_screened=on_screened, on_evaluation=on_evaluation)
@@ -122,7 +123,7 @@ def _learn(
 
 @contextmanager
 def opened(
-    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], engine: Engine
+    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], about: Json
 ) -> Generator[str | None]:
     """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
 
@@ -135,7 +136,7 @@ def opened(
     settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
     settings["tune"].pop("anyway", None)  # which decides only whether there is a search
     command = shlex.join(["soft-reasoning", "tune", *words])
-    manifest = build_manifest(settings, command, {}, describe_engine(engine))
+    manifest = build_manifest(settings, {"command": command, **about})
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -222,9 +223,8 @@ def screening_table(screened: Sequence[Screened]) -> Table:
     columns = {
         "greedy %": lambda space: percent(space.greedy),
         "points %": lambda space: percent(fmean(space.means)),
-        "lowest and highest": lambda space: " to ".join(
-            percent(mean, 0) for mean in (min(space.means), max(space.means))
-        ),
+        "lowest": lambda space: percent(min(space.means)),
+        "highest": lambda space: percent(max(space.means)),
         "deviation beyond chance": deviation,
         "reach over greedy": lambda space: (
             f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)")
@@ -235,11 +235,4 @@ def screening_table(screened: Sequence[Screened]) -> Table:
 
 def deviation(space: Screened) -> str:
     """Return the standard deviation between points beyond chance in points, with its interval."""
-    part = space.spread
-    return f"{100 * part.deviation:.1f} ({100 * part.low:.1f} to {100 * part.high:.1f})"
-
-
-def rate(evaluation: Evaluation) -> str:
-    """Return a mean reward in percent with its 95 % interval."""
-    low, high = wilson(evaluation.mean, len(evaluation.rewards))
-    return f"{percent(evaluation.mean)} % ({percent(low)} to {percent(high)})"
+    return estimate(space.spread.deviation, space.spread.low, space.spread.high)

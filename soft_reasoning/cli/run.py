@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import takewhile
@@ -97,17 +98,18 @@ def run_one(
     for learnt in files:
         if isinstance(learnt, Learnt):
             learnt.check_unseen(problems)
-    return run(
+    metrics = run(
         problems,
         launcher,
         make(config["grader"], "grader"),
         folder,
         config,
         exemplars=dataset.exemplars(),
-        command=shlex.join(["soft-reasoning", "run", *words]),
-        choices=chosen,
-        report=write_report,
+        about={"command": shlex.join(["soft-reasoning", "run", *words]), "choices": {**(chosen or {})}},
     )
+    for note in write_report(folder):
+        print(note, file=sys.stderr)
+    return metrics
 
 
 def run_comparison(job: Job, launcher: Launcher) -> None:

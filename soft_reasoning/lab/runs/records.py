@@ -253,7 +253,7 @@ class Store:
 
     Example:
         >>> with Store(folder) as store:
-        ...     store.begin(build_manifest({"seed": 0}))
+        ...     store.begin(build_manifest({"seed": 0}, {}))
         ...     store.append(Record.new(problem, result, grader))
     """
 
