@@ -17,7 +17,7 @@ from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
 from soft_reasoning.task.learnt import origin
-from soft_reasoning.task.space import TaskPoint, TaskSpace, greedy_anchor, task_request
+from soft_reasoning.task.space import TaskPoint, TaskSpace, task_request
 from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Generate, Problem, Request, Usage, UserError
 
 T = TypeVar("T")
@@ -106,7 +106,6 @@ class TaskObjective(BoxProblem):
         self.usage: dict[str, Usage] = {}
         self.evaluations: list[Evaluation] = []
         self._vectors = space.bind(context.engine, context.seed)
-        self._anchors: dict[str, Tensor] = {}
         super().__init__(space.dim, negate=negate)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
@@ -130,14 +129,9 @@ class TaskObjective(BoxProblem):
         return evaluations
 
     def ask(self, vectors: Sequence[Tensor | None]) -> list[Evaluation]:
-        """Evaluate any soft tokens (m, D), which need be of no space.
-
-        They are added to the anchors if the space's points are. None is greedy decoding without soft tokens.
-        """
+        """Evaluate any soft tokens (m, D), which need be of no space; None is greedy decoding without any."""
 
         def complete(problem: Problem, context: Context) -> Steps[list[Candidate]]:
-            if self.space.anchored and problem.id not in self._anchors:
-                self._anchors[problem.id] = yield from greedy_anchor(problem, self.space.tokens, context)
             completions = yield Generate([self._request(x, problem) for x in vectors])
             return [read_candidate(completion, problem, context) for completion in completions]
 
@@ -170,7 +164,6 @@ class TaskObjective(BoxProblem):
         """Return the point ``u`` as ``method=soft_token`` takes it."""
         return TaskPoint(
             vectors=self.vectors(u).tolist(),
-            anchored=self.space.anchored,
             u=tuple(u),
             **origin(self.context, self.problems),
         )
@@ -181,8 +174,7 @@ class TaskObjective(BoxProblem):
     def _request(self, x: Tensor | None, problem: Problem) -> Request:
         if x is None:
             return solution_request(problem, self.context, self._max_new_tokens)
-        soft = x.float() + self._anchors[problem.id] if self.space.anchored else x.float()
-        return task_request(soft, problem, self.context, self._max_new_tokens)
+        return task_request(x.float(), problem, self.context, self._max_new_tokens)
 
 
 def one_prompt(problems: Sequence[Problem], context: Context) -> Context:
