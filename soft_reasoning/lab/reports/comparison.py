@@ -76,7 +76,6 @@ COST_NOTE = (
     "Tokens, sequences and time are per problem. Memory is the peak. Decided: the share of points that the "
     "acquisition function chose."
 )
-FAKE_NOTE = "The fake engine wrote these answers, which say nothing about any model."
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -115,8 +114,7 @@ def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> 
     settings = against(settings, reference)
     tables = build_tables(settings, reference)
     if folder is not None:
-        fake = [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
-        notes = [NOTE.format(reference=reference), *_budgets(settings), *fake]
+        notes = [NOTE.format(reference=reference), *_budgets(settings)]
         _write(settings, tables, notes, Path(folder))
     return tables
 

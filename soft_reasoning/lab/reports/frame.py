@@ -81,7 +81,6 @@ def read_runs(folders: Sequence[Path]) -> Frame:
             "data set": _short_names([_dataset(config) for config in flat]),
             "method": [method_name(config) for config in configs],
             "position": [_position(config) for config in configs],
-            "engine": [(manifest.get("model") or {}).get("engine") for manifest in manifests],
             "folder": [str(folder) for folder in folders],
             "seed": [config.get("seed") for config in configs],
             "choices": [manifest.get("choices") or {} for manifest in manifests],
@@ -183,7 +182,7 @@ def by_setting(runs: Frame) -> Frame:
     shares = [*SHARES]
     settings: Frame = pd.concat(
         [
-            groups[["method", "position", "engine", "options"]].agg(lambda column: column.iloc[0]),
+            groups[["method", "position", "options"]].agg(lambda column: column.iloc[0]),
             groups[["folder", "seed", "config", "results"]].agg(list),
             groups.size().rename("runs"),
             groups[[*shares, *TOTALS, *OTHERS]].mean(),
