@@ -8,7 +8,6 @@ import os
 import shlex
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -131,10 +130,10 @@ def opened(
         UserError: If another process uses it, or if it holds another search, of other questions or another
             model.
     """
-    settings = deepcopy({**config})
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
-    settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
-    settings["tune"].pop("anyway", None)  # which decides only whether there is a search
+    settings = {**config, "questions": hashlib.sha256(asked.encode()).hexdigest()[:16]}
+    # ``anyway`` decides only whether there is a search.
+    settings["tune"] = {name: value for name, value in config["tune"].items() if name != "anyway"}
     command = shlex.join(["soft-reasoning", "tune", *words])
     manifest = build_manifest(settings, {"command": command, **about})
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,8 +179,6 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
-        for name in (POINT, HISTORY):  # of a search with tune.anyway=true
-            (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
             "The screening shows nothing to find: in no space do the points differ by more than chance and "

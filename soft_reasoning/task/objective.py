@@ -18,7 +18,7 @@ from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
 from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.space import TaskPoint, TaskSpace, task_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Generate, Problem, Request, Usage, UserError
+from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Generate, Problem, Usage, UserError
 
 T = TypeVar("T")
 
@@ -132,7 +132,11 @@ class TaskObjective(BoxProblem):
         """Evaluate any soft tokens (m, D), which need be of no space; None is greedy decoding without any."""
 
         def complete(problem: Problem, context: Context) -> Steps[list[Candidate]]:
-            completions = yield Generate([self._request(x, problem) for x in vectors])
+            limit = self._max_new_tokens
+            greedy = solution_request(problem, context, limit)
+            completions = yield Generate(
+                [greedy if x is None else task_request(x.float(), problem, context, limit) for x in vectors]
+            )
             return [read_candidate(completion, problem, context) for completion in completions]
 
         grader, evaluations = self.context.grader, list[Evaluation]()
@@ -170,11 +174,6 @@ class TaskObjective(BoxProblem):
 
     def _run(self, steps: Callable[[Problem, Context], Steps[T]]) -> list[T]:
         return run_steps(steps, self.problems, self.context, run=self._solve, usage=self.usage)
-
-    def _request(self, x: Tensor | None, problem: Problem) -> Request:
-        if x is None:
-            return solution_request(problem, self.context, self._max_new_tokens)
-        return task_request(x.float(), problem, self.context, self._max_new_tokens)
 
 
 def one_prompt(problems: Sequence[Problem], context: Context) -> Context:

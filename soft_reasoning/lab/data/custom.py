@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -63,12 +64,11 @@ class Columns:
                 raise UserError(
                     f"{rows[0].where}: expected a field '{column}', got {', '.join(names)}; {fix}"
                 )
-        fits = dict.fromkeys(WAYS, 0)
+        fits = Counter[str]()
         for row in rows:
             with located(row.where):
                 if self.answer and self._type_of(row.doc) == "choice" and fields.given(row.doc, self.answer):
-                    for way in self._named(row.doc, self.answer):
-                        fits[way] += 1
+                    fits.update([*self._named(row.doc, self.answer)])
         return replace(self, answer_as=self.answer_as or max(WAYS, key=fits.__getitem__))
 
     def __call__(self, row: Doc, index: int) -> Problem:

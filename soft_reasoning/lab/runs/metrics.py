@@ -10,7 +10,6 @@ import pandas as pd
 
 from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded
-from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
 """A DataFrame or a Series of pandas, whose annotations lack the type of a column."""
@@ -216,16 +215,11 @@ def equal_samples(measured: Json, samples: int, reference: Json) -> int:
             verifier's, are assumed to grow in proportion to samples.
         samples: The samples of that run.
         reference: Metrics of the reference.
-
-    Raises:
-        UserError: If the samples had no tokens.
     """
     spent, wanted = (
         metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (measured, reference)
     )
-    if spent == 0:
-        raise UserError("budget=equal: expected samples with tokens, got empty ones; use budget=own")
-    return max(1, round(samples * wanted / spent))
+    return max(1, round(samples * wanted / (spent or 1)))
 
 
 def pass_at(n: int, correct: int, m: int) -> float:

@@ -206,14 +206,12 @@ def connect(address: str) -> tuple[Any, bool]:
     try:
         if address not in ("local", "auto"):
             host, _, port = str(address).rpartition(":")
-            if not (host and port.isdigit()) or "/" in host:
-                raise UserError(f"expected launcher.address to be local, auto or HOST:PORT, got {address}")
             socket.create_connection((host, int(port)), timeout=REACHED).close()
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"expected a Ray cluster at launcher.address={address}, found none; start one there (ray start "
-            "--head), or leave launcher.address out to run on this machine alone"
+            f"expected a Ray cluster at launcher.address={address} (HOST:PORT), found none; start one there "
+            "(ray start --head), or leave launcher.address out to run on this machine alone"
         ) from error
     return ray, True
 
