@@ -16,7 +16,7 @@ from statistics import fmean
 from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import plain
-from soft_reasoning.configuration.context import Config, build_context, build_engine, check_problems
+from soft_reasoning.configuration.context import Config
 from soft_reasoning.configuration.parts import make
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.programs import TASK
@@ -24,7 +24,8 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
 from soft_reasoning.lab.reports.tables import Table, estimate, percent
 from soft_reasoning.lab.runs.files import MANIFEST, Json, lock, read_json, write_json, write_text
-from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run
+from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import Run, drive
@@ -48,9 +49,9 @@ def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
     learner: Tuning | ProbeFitting = make(config["tune"], "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
-    with closing(build_engine(config)) as engine:
-        context = build_context(config, engine, dataset.exemplars())
-        check_problems(problems, context)
+    with closing(LocalLauncher()) as launcher:
+        about = launcher.start(config, problems, dataset.exemplars())
+        context = launcher.context
         fits = isinstance(learner, ProbeFitting)
         total, unit = (len(problems), "question") if fits else (learner.work, "point")
         display = Progress(total, enabled=config["progress"], unit=unit)
@@ -66,11 +67,10 @@ def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
                 display.tokens += usage.generated_tokens - usage.replayed_tokens
             return [solved[problem.id] for problem in problems]
 
-        about = describe_engine(engine)
         with opened(folder, config, words, problems, about) as unlocked:
             if unlocked is not None:
                 display.say(unlocked)
-            display.say(str(about["loaded"]))
+            display.say(about["loaded"])
             completions = StoreFile.of(
                 config["cache"], config["cache_gb"], folder if unlocked is None else None
             )
