@@ -20,7 +20,7 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
 from soft_reasoning.lab.reports.frame import default_reference
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.runs.files import BUDGET_RUNS, PAGE
+from soft_reasoning.lab.runs.files import BUDGET_RUNS, PAGE, Json
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -75,7 +75,7 @@ def run_one(
     *,
     words: Sequence[str] = (),
     chosen: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Run one method on one data set into ``folder``; return its metrics.
 
     Args:
@@ -128,7 +128,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         config.label = label
         return config
 
-    def run_method(label: str, folder: Path, *change: str) -> dict[str, Any]:
+    def run_method(label: str, folder: Path, *change: str) -> Json:
         typed = own_words(commands[label], *change)
         return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label])
 
@@ -140,7 +140,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     settings = {label: plain(config) for label, config in configs.items()}
     first = default_reference({label: method_name(config) for label, config in settings.items()})
     engines = [settings[first]["engine"], *(config["engine"] for config in settings.values())]
-    metrics: dict[str, dict[str, Any]] = {}
+    metrics: dict[str, Json] = {}
     folders: dict[str, Path] = {}
 
     for label in sorted(

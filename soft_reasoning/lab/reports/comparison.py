@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -238,7 +237,7 @@ def rounds_table(settings: Frame) -> Table | None:
     }
     if not ended:
         return None
-    rounds, rows = range(1, 1 + max(MOST_ROUNDS + 1, *map(max, ended.values()))), list[dict[str, Any]]()
+    rounds, rows = range(1, 1 + max(MOST_ROUNDS + 1, *map(max, ended.values()))), list[Json]()
     for i, shares in ended.items():
         shares = shares.reindex(columns=rounds).fillna(0.0)
         for n, mean, std in zip(rounds, shares.mean(), shares.std(), strict=True):
@@ -301,7 +300,7 @@ def _write(settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], f
     print(folder / COMPARISON)
 
 
-def _record(row: Setting) -> dict[str, Any]:
+def _record(row: Setting) -> Json:
     """A row of comparison.json, unrounded; what is unknown is null, and the reference has no difference."""
     shares = [
         f"{name}{part}" for name in SHARES if name != VERDICTS for part in ("", " low", " high", " std")

@@ -41,12 +41,12 @@ def kind_of(graded: Graded) -> str:
     return "right" if graded.correct else "lost" if graded.covered else "wrong"
 
 
-def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
+def rounds_of(record: Record, graded: Graded) -> list[Json]:
     """Return the rounds of a problem for the template: cards of candidates, and what the verifier said.
 
     A card's ``same`` is the number of the first candidate with the same text, if that is an earlier one.
     """
-    result, first, cards = record.result, dict[str, int](), defaultdict[int, list[dict[str, Any]]](list)
+    result, first, cards = record.result, dict[str, int](), defaultdict[int, list[Json]](list)
     rows = zip(result.candidates, graded.candidates, strict=True)
     for number, (candidate, (answer, right)) in enumerate(rows, start=1):
         same = first.setdefault(candidate.written.strip(), number)
@@ -54,7 +54,7 @@ def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
         cards[candidate.round].append(card | {"same": same if same < number else None})
     traced = zip(result.trace, stored_verdicts(result.trace), graded.verifier, strict=True)
     entries = {entry.get("round"): (entry, verdict, rights) for entry, verdict, rights in traced}
-    rounds: list[dict[str, Any]] = []
+    rounds: list[Json] = []
     for number in sorted(cards):
         entry, verdict, rights = entries.get(number, ({}, None, ()))
         rounds.append(

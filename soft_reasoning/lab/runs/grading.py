@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.judge.final import (
@@ -99,9 +98,7 @@ def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list
     return (grader.vote(sources, kind) if sources else final), parsed
 
 
-def _after_rounds(
-    record: Record, grader: AnswerGrader, final: FinalAnswer | None
-) -> Iterator[dict[str, Any]]:
+def _after_rounds(record: Record, grader: AnswerGrader, final: FinalAnswer | None) -> Iterator[Json]:
     """Yield what there would be if the search had ended after each of its rounds."""
     result, kind = record.result, record.problem.answer_type
     rounds = max((candidate.round for candidate in result.candidates), default=0) + 1

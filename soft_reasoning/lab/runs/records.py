@@ -98,7 +98,7 @@ class Record:
             line["exact_match"],
         )
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> Json:
         """Return the record's line in plain values."""
         problem, result = self.problem, self.result
         return {

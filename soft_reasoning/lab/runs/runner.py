@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.context import (
@@ -86,7 +86,7 @@ class LocalLauncher:
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._settings: Any = None
+        self._settings: Json | None = None
         self._models = SecondModels()
 
     def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
@@ -140,7 +140,7 @@ def run(
     *,
     exemplars: Sequence[Exemplar] = (),
     about: Json | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
     Every finished problem is stored before it counts, so an interrupted run does not lose it. Completions of
@@ -224,7 +224,7 @@ def _solve(
         raise
 
 
-def describe_run(method: Method, context: Context) -> dict[str, Any]:
+def describe_run(method: Method, context: Context) -> Json:
     """Return the manifest's entries about the engine and the method."""
     return {
         **describe_engine(context.engine),
@@ -233,7 +233,7 @@ def describe_run(method: Method, context: Context) -> dict[str, Any]:
     }
 
 
-def describe_stored(manifest: Json) -> dict[str, Any]:
+def describe_stored(manifest: Json) -> Json:
     """Return what the launcher of a stored run stated, from its ``manifest``.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
@@ -266,12 +266,12 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
             )
 
 
-def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> dict[str, Any]:
+def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> Json:
     """Return the metrics of a run, with the grader's settings."""
     metrics = measure(rows, costs=costs, independent=about.get("independent", False))
     values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
     plain = {key: value for key, value in values.items() if isinstance(value, str | float | int | None)}
-    return metrics | {"grader": {"name": grader.name, **plain}}
+    return {**metrics, "grader": {"name": grader.name, **plain}}
 
 
 def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
@@ -282,7 +282,7 @@ def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
     write_text(folder / GRADES, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
+def regrade(folder: str | Path, grader: AnswerGrader) -> Json:
     """Grade a finished run again: new metrics, the same records.
 
     Only the problems in ``grades.json`` are graded, those that the run's results are about. Time and memory
