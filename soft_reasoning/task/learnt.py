@@ -126,12 +126,13 @@ def _is_number(value: object) -> bool:
     return finite(value) and abs(value) <= LARGEST
 
 
-def distinct(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the first of ``problems`` with each question, and log how many repeat others.
+def labelled(problems: Sequence[Problem]) -> list[Problem]:
+    """Return each question with a reference answer once, and log how many of ``problems`` repeat others.
 
     Otherwise a question could be on both sides of a split, and would count several times in an interval.
     """
     first: dict[str, Problem] = {}
+    problems = [problem for problem in problems if problem.gold is not None]
     for problem in problems:
         first.setdefault(problem.fingerprint, problem)
     if repeated := len(problems) - len(first):

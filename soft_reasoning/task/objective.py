@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
@@ -62,9 +62,6 @@ class TaskObjective(BoxProblem):
         problems: The questions, in the order in which they are asked.
         space: The soft tokens.
         context: The engine, prompts, grader and seed.
-        accepted: The answers that are rewarded, each with an equal share of 1, by the question's id; None is
-            the reference answer alone. :func:`~soft_reasoning.task.tuning.rewarded` gives answers where
-            there are no references.
         max_new_tokens: Tokens per solution.
         negate: Whether to return -f, for optimisers that minimise.
         run: Solves problems with a method. None drives the engine in the caller's thread.
@@ -75,7 +72,7 @@ class TaskObjective(BoxProblem):
         usage: Tokens and sequences so far, by role.
 
     Raises:
-        UserError: For no questions, questions without an accepted answer, or several answer types.
+        UserError: For no questions, questions without a reference answer, or several answer types.
 
     Example:
         >>> objective = TaskObjective(problems, TaskSpace(), context)
@@ -88,7 +85,6 @@ class TaskObjective(BoxProblem):
         space: TaskSpace,
         context: Context,
         *,
-        accepted: Mapping[str, Sequence[str]] | None = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         negate: bool = False,
         run: Run | None = None,
@@ -98,11 +94,9 @@ class TaskObjective(BoxProblem):
         self.space, self.context = space, replace(one_prompt(problems, context), limits=Limits())
         if not problems or len({problem.id for problem in problems}) < len(problems):
             raise UserError(f"questions: expected one or more with different ids, got {len(problems)}")
-        if accepted is None:
-            accepted = {problem.id: [problem.gold] for problem in problems if problem.gold is not None}
-        if unanswered := [problem.name for problem in problems if not accepted.get(problem.id)]:
+        if unanswered := [problem.name for problem in problems if problem.gold is None]:
             raise UserError(f"question {unanswered[0]}: expected a correct answer, got none; give gold=")
-        self._accepted, self._max_new_tokens, self._solve = accepted, max_new_tokens, run
+        self._max_new_tokens, self._solve = max_new_tokens, run
         self.usage: dict[str, Usage] = {}
         self.evaluations: list[Evaluation] = []
         self._vectors = space.bind(context.engine, context.seed)
@@ -142,7 +136,7 @@ class TaskObjective(BoxProblem):
         grader, evaluations = self.context.grader, list[Evaluation]()
         for candidates in zip(*self._run(complete), strict=True):  # of one point, for each problem
             rewards = [
-                fmean(grader.equal(c.answer, answer, p.answer_type) for answer in self._accepted[p.id])
+                float(grader.equal(c.answer, p.gold, p.answer_type))
                 for p, c in zip(self.problems, candidates, strict=True)
             ]
             tokens = sum(candidate.generated_tokens for candidate in candidates)

@@ -11,9 +11,7 @@ from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.task import SPACES, Screened, Spread, TaskObjective, Tuning
-from soft_reasoning.task.tuning import rewarded
 from soft_reasoning.types import UserError
-from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, WRONG, Programmer, world
 from tests.task.world import PROBLEMS, fake_context
 
 ONE, FOUR = "one vector for the first token", "four vectors for the first tokens"
@@ -56,17 +54,6 @@ def test_a_question_is_on_one_side_of_the_split_only(context, caplog):
         found.point.check_unseen(repeats)
 
 
-def test_programs_reward_questions_without_an_answer():
-    engine = Programmer([RIGHT, RIGHT, WRONG, BROKEN])
-    context = world(engine)[1]
-    labelled, other = replace(PROBLEM, id="q", gold="7", question="Four?"), replace(PROBLEM, gold=None)
-    problems, accepted = rewarded([labelled, other], context, max_new_tokens=100)
-    assert problems == [labelled, other]
-    assert accepted == {"q": ["7"], other.id: ["15", "15", "11"]}
-    assert {request.max_new_tokens for request in engine.asked} == {100}
-    assert rewarded([other], world(Programmer([BROKEN]))[1], 100) == ([], {}), "they teach nothing"
-
-
 def test_a_point_fits_the_prompt_of_its_questions(context):
     boolean = Prompts(context.engine.tokenizer, Wording(ask="{question} Yes or no?\n"))
     numbers = Prompts(
@@ -85,7 +72,7 @@ def test_wrong_values_are_one_line(context):
         Tuning(space="everywhere")
     with pytest.raises(UserError, match="validation: expected two questions or more .* got 3 with"):
         Tuning().learn(PROBLEMS[:3], context)
-    with pytest.raises(UserError, match="programs"):  # questions without answers need them
+    with pytest.raises(UserError, match="validation: expected two .* got 0 with an answer"):
         Tuning().learn([replace(problem, gold=None) for problem in PROBLEMS], context)
 
 
