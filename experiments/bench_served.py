@@ -7,7 +7,8 @@
 of the prompts again) after a prompt of 192 for 1, 5, 10 and 40 rows: seconds to load, memory of the process
 and of its server, and tokens per second.
 ``transport`` sends requests to a server that computes nothing, with 1, 32 and 256 in flight: CPU milliseconds
-of this process per request, for a prompt of 200 ids and for its rows, and the memory after 10,000 requests.
+of this process per request, for a prompt of 200 ids, for its rows and for one row in its text, and the memory
+after 10,000 requests.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.types import Request, Sampling
 
 ROWS, PROMPT = (1, 5, 10, 40), 192
+PROMPT_TEXT = "A train leaves the town at nine and goes at 60 km an hour. " * 20
 ENGINES = ("hf float32", "hf bfloat16", "llamacpp")
 
 
@@ -54,7 +56,7 @@ def one(model: str, threads: int, name: str) -> list[str]:
     else:
         engine = HuggingFaceEngine(path, dtype=name.split()[1], threads=threads)
     loading, speeds = perf_counter() - start, []
-    ids = engine.tokenizer.encode("A train leaves the town at nine and goes at 60 km an hour. " * 20)[:PROMPT]
+    ids = engine.tokenizer.encode(PROMPT_TEXT)[:PROMPT]
     for rows in ROWS:
         requests = [
             Request(
@@ -121,9 +123,11 @@ def transport(requests: int) -> Table:
         port, rows, process = int(server.stdout.readline()), [], psutil.Process()
         for in_flight in (1, 32, 256):
             engine = served(f"http://127.0.0.1:{port}/v1", tokenizer=str(DEMO_FOLDER), concurrency=in_flight)
-            cells = []
-            for soft in (None, engine.embed([5])):
-                asked = [Request((7,) * 199, soft=soft, max_new_tokens=1) for _ in range(max(200, in_flight))]
+            cells, token = [], engine.embed([5])
+            text = tuple(engine.tokenizer.encode(PROMPT_TEXT)[:199])
+            sevens = (7,) * 199  # its text would have other ids
+            for ids, soft in ((text, None), (sevens, token), (text, token)):
+                asked = [Request(ids, soft=soft, max_new_tokens=1) for _ in range(max(200, in_flight))]
                 engine.generate(asked)
                 start = process_time()
                 engine.generate(asked)
@@ -136,7 +140,8 @@ def transport(requests: int) -> Table:
             engine.close()
     finally:
         server.kill()
-    columns = ["in flight", "ids, ms", f"rows of {engine.hidden_size}, ms", f"MB after {requests:,} more"]
+    columns = ["in flight", "ids, ms", f"rows of {engine.hidden_size}, ms", "one row in text, ms"]
+    columns.append(f"MB after {requests:,} more")
     return Table(columns, rows)
 
 
