@@ -109,8 +109,7 @@ def _after_rounds(record: Record, grader: AnswerGrader, final: FinalAnswer | Non
         if number < rounds:
             candidates = [c for c in result.candidates if c.round < number]
             part = replace(result, candidates=tuple(candidates), trace=result.trace[:number])
-            rewarded = [replace(c, reward=c.reward or 0.0) for c in candidates]
-            history = SearchHistory(rewarded, stored_verdicts(part.trace), grader, kind)
+            history = SearchHistory(candidates, stored_verdicts(part.trace), grader, kind)
             part = replace(part, answer=final.choose(history) if final is not None else None)
         answer = read_answers(replace(record, result=part), grader)[0] if known else None
         yield {
