@@ -38,21 +38,6 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
     return torch.Generator().manual_seed(seed_for(seed, *stage))
 
 
-@dataclass(frozen=True)
-class GivenPrompt:
-    """A complete prompt that replaces the configured wording.
-
-    Attributes:
-        prompt: A string, which the tokenizer encodes with its special tokens, or token ids.
-        stop: Strings that end a completion.
-        max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
-    """
-
-    prompt: str | tuple[int, ...]
-    stop: tuple[str, ...] = ()
-    max_new_tokens: int | None = None
-
-
 def shortened(text: str) -> str:
     """Return ``text`` in at most 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -69,7 +54,8 @@ class Problem:
         answer_type: One of ``answers.ANSWER_TYPES``.
         doc: The row, which the store keeps.
         messages: (role, text) of the messages before the question in a chat.
-        given: Complete prompt; None uses the configured wording.
+        given: Complete prompt in place of the wording: a text, which the tokenizer encodes with its special
+            tokens, or token ids.
         schema: A JSON Schema that each solution must fit; empty without one.
         place: Its place among the problems of a run, from 0.
     """
@@ -80,7 +66,7 @@ class Problem:
     answer_type: str = "number"
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
-    given: GivenPrompt | None = None
+    given: str | tuple[int, ...] | None = None
     schema: str = ""
     place: int = field(default=0, compare=False)
 

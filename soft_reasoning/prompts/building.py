@@ -139,23 +139,20 @@ class Prompts:
             UserError: If the question is empty.
         """
         prompt, (stop, limit) = self._solution(problem), self._ending
-        if problem.given is not None:
-            limit = prompt.max_new_tokens
-        elif limit is None:
+        if limit is None and problem.given is None:
             limit = self._max_new_tokens
         return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit, schema=problem.schema)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
-        if (complete := problem.given) is not None:
+        if (text := problem.given) is not None:
             if self.tokenizer is None:
                 raise UserError(
                     "expected messages for this server, got a complete prompt; give model.tokenizer"
                 )
-            text = complete.prompt
             ids = self._encode_text(text) if isinstance(text, str) else text
             thinks = opened(text if isinstance(text, str) else self.tokenizer.decode(list(text))) is not None
-            return Prompt(ids, 0, complete.stop, complete.max_new_tokens, thinks)
+            return Prompt(ids, thinks=thinks)
         prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
         return replace(prompt, thinks=self.marks is not None)
 
