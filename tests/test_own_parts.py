@@ -151,6 +151,7 @@ WRONG = {
         "expected verify to return a Verdict",
     ),
     "a score above 1": ({"verifier": giving(0.0, 7, 0.0)}, "score: expected a finite number .* got 7"),
+    "a number that decodes": ({"decoding": 5}, "decoding: expected an object with temperature, got 5"),
     "no solve": ({"method": object()}, "method: expected a name, or an object with a name and solve"),
     "no generator": (
         {"method": method(lambda self, problem, context: Result(None, ()))},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any, ClassVar
 
-from soft_reasoning.checks import check_sampling, choice, counts
+from soft_reasoning.checks import choice, counts
 from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.final import eligible_answers
 from soft_reasoning.schedule.effects import BudgetSpent
@@ -48,13 +48,14 @@ class CotDecoding(SamplingOptions):
     name: str = "cot_decoding"
     short: ClassVar[Mapping[str, str]] = {"k": "paths", "temperature": "temperature"}
     needs: ClassVar[frozenset[str]] = frozenset({"ids", "logprobs"})
+    instead: ClassVar[str] = "use method.continuation=greedy"
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")
         for key, choices in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
             choice(key, getattr(self, key), choices)
         if self.continuation == "sample":
-            check_sampling(self, fix="use method.continuation=greedy")
+            super().__post_init__()
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request, engine = solution_request(problem, context, self.max_new_tokens), context.engine

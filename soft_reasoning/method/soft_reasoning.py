@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import check_sampling, choice, counts, whole
+from soft_reasoning.checks import choice, counts, whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.reward import rewards_of
@@ -96,8 +96,6 @@ class SoftReasoning(VerifiedMethod):
         whole("k", self.k, least=2)
         counts(self, "scope", "max_new_tokens")
         choice("placement", self.placement, PLACEMENTS)
-        if getattr(self.decoding, "temperature", None) != 0:
-            check_sampling(self.decoding, "decoding.", fix="0 is greedy decoding")
 
     @property
     def independent(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from soft_reasoning.checks import OptionError, form
+from soft_reasoning.checks import OptionError, form, texts
 from soft_reasoning.types import UserError
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class TaskWording:
     stop: Sequence[str] = ()
 
     def __post_init__(self) -> None:  # ``Prompts.task`` checks ``ask``, whose fields the method names
-        _check_stop(self.stop)
+        texts("stop", self.stop)
         _check_texts(self, "head", "cue")
         form("step", self.step, {"asked": "", "answered": ""})
 
@@ -135,7 +135,7 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_stop(self.stop)
+        texts("stop", self.stop)
         _check_texts(self, "head", "cue")
         form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
@@ -169,8 +169,3 @@ def _check_texts(wording: object, *names: str) -> None:
     for name in names:
         if not isinstance(text := getattr(wording, name), str):
             raise OptionError(name, f"expected a string, got {text!r}")
-
-
-def _check_stop(stop: object) -> None:
-    if not isinstance(stop, list | tuple) or not all(text and isinstance(text, str) for text in stop):
-        raise OptionError("stop", f"expected a list of non-empty strings, got {stop!r}")

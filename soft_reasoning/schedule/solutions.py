@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import BudgetSpent, next_logits
 from soft_reasoning.schedule.method import Context, Steps
@@ -38,6 +39,9 @@ class SamplingOptions:
         top_k: Number of likeliest tokens that are sampled from; 0 is off.
         top_p: Total probability of the likeliest tokens that are sampled from; 1 is off.
         max_new_tokens: Tokens per solution.
+
+    Raises:
+        OptionError: For a value out of its range.
     """
 
     temperature: float = 0.8
@@ -45,6 +49,13 @@ class SamplingOptions:
     top_p: float = 1.0
     max_new_tokens: int = MAX_NEW_TOKENS
     short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
+    instead: ClassVar[str] = "method=cot is greedy decoding"
+    """Advice for a temperature of 0, at which nothing is sampled."""
+
+    def __post_init__(self) -> None:
+        counts(self, "max_new_tokens")
+        real("temperature", self.temperature, above=0.0, fix=self.instead)
+        Sampling(self.temperature, self.top_k, self.top_p)  # which checks the others
 
     @property
     def sampling(self) -> Sampling:
