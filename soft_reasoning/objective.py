@@ -89,7 +89,7 @@ class SoftReasoningObjective(BoxProblem):
         self._method, self._solve = method, run
         self._rounds = Rounds(method, problem, self._context)
         self.usage: dict[str, Usage] = {}
-        self.space: SearchSpace = self._run(method.open(problem, self._context))
+        self.space: SearchSpace = self._run(SearchSpace.open(problem, self._context, method))
         super().__init__(self.space.dim, negate=negate, noise_std=noise_std)
 
     def evaluate_true(self, X: Tensor) -> Tensor:

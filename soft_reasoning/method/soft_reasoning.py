@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -103,7 +104,7 @@ class SoftReasoning(VerifiedMethod):
         return getattr(self.optimiser, "independent", False)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        space = yield from self.open(problem, context)
+        space = yield from SearchSpace.open(problem, context, self)
         rounds = Rounds(self, problem, context)
         stream = generator_for(context.seed, problem.id, "initial")
         points, summary = self.optimiser.initial(self.k, space.dim, stream), None
@@ -115,10 +116,6 @@ class SoftReasoning(VerifiedMethod):
             points, summary = proposal.points, proposal.summary()
         rounds.trace[0]["anchor"] = space.anchor
         return rounds.result()
-
-    def open(self, problem: Problem, context: Context) -> Steps[SearchSpace]:
-        """Return the question's search space."""
-        return (yield from SearchSpace.open(problem, context, self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +189,10 @@ class SearchSpace:
 
         ``first`` is the number of earlier candidates.
         """
+        asked = partial(solution_request, self.problem, self.context, self.method.max_new_tokens)
+        asked = partial(asked, position=self.position, sampling=self.method.decoding)
         completions = yield Generate(
-            [self.request(x, first + i) for i, x in enumerate(self.subspace(points))]
+            [asked(index=first + i, soft=x) for i, x in enumerate(self.subspace(points))]
         )
         coherence, openings = self.method.reward.coherence_of, self.openings(points)
         candidates = [
@@ -221,18 +220,6 @@ class SearchSpace:
         nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), 1))
         rows = [[next(nearest)[0][0] for _ in range(soft.shape[1])] for _ in points]
         return [decode(engine.tokenizer, row) for row in rows]
-
-    def request(self, soft: Tensor, index: int) -> Request:
-        """Return the request for the completion after ``soft`` (m, D); ``index`` selects its random draws."""
-        return solution_request(
-            self.problem,
-            self.context,
-            self.method.max_new_tokens,
-            index=index,
-            soft=soft,
-            position=self.position,
-            sampling=self.method.decoding,
-        )
 
     def state(self, rounds: Rounds, k: int) -> SearchState:
         """Return what an optimiser reads to propose the next ``k`` points."""

@@ -123,17 +123,6 @@ def read_candidate(
     )
 
 
-def _request_rest(request: Request, begin: Completion, engine: Engine) -> Request | None:
-    """Return the request for the rest of ``request`` after ``begin``; None if ``begin`` is complete."""
-    ids = request.prompt_ids + begin.token_ids
-    left = request.max_new_tokens - begin.generated_tokens
-    room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
-    if begin.generated_tokens and (begin.finish_reason != FinishReason.LENGTH or min(left, room) < 1):
-        return None
-    thinks = answer_start(begin.text, request.thinks) is None
-    return replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
-
-
 def join(
     begin: Completion, rest: Completion, request: Request, engine: Engine, *, unfinished: bool = False
 ) -> Completion:
@@ -162,13 +151,17 @@ def resume(
     requests: Sequence[Request], begins: Sequence[Completion], engine: Engine
 ) -> Steps[list[Completion]]:
     """Complete each of ``requests`` from its entry in ``begins``; complete entries stay as they are."""
-    pairs = zip(requests, begins, strict=True)
-    rest_requests = [_request_rest(request, begin, engine) for request, begin in pairs]
-    rest = iter((yield Generate([request for request in rest_requests if request is not None])))
-    return [
-        begin if request is None else join(begin, next(rest), request, engine, unfinished=True)
-        for request, begin in zip(rest_requests, begins, strict=True)
-    ]
+    completions, rests = [*begins], dict[int, Request]()
+    for i, (request, begin) in enumerate(zip(requests, begins, strict=True)):
+        left = request.max_new_tokens - begin.generated_tokens
+        room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
+        if not begin.generated_tokens or (begin.finish_reason == FinishReason.LENGTH and min(left, room) > 0):
+            ids = request.prompt_ids + begin.token_ids
+            thinks = answer_start(begin.text, request.thinks) is None
+            rests[i] = replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
+    for i, rest in zip(rests, (yield Generate([*rests.values()])), strict=True):
+        completions[i] = join(begins[i], rest, requests[i], engine, unfinished=True)
+    return completions
 
 
 def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
