@@ -41,6 +41,11 @@ class NoSuchOption(OptionError):
     """An option that the chosen method does not have."""
 
 
+def shortened(text: str) -> str:
+    """Return ``text`` in at most 60 characters, for messages."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
     """Return ``value`` if it is an int of at least ``least`` and at most ``most`` (64 bits by default)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import shortened
 from soft_reasoning.judge.reward import KINDS, Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier
 from soft_reasoning.method.rounds import Rounds
@@ -15,7 +16,7 @@ from soft_reasoning.method.soft_reasoning import SearchSpace, SoftReasoning
 from soft_reasoning.schedule.method import Context, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.search.box import BoxProblem
-from soft_reasoning.types import Candidate, Problem, Usage, UserError, shortened
+from soft_reasoning.types import Candidate, Problem, Usage, UserError
 
 T = TypeVar("T")
 

@@ -30,10 +30,10 @@ from soft_reasoning.objective import SoftReasoningObjective
 from soft_reasoning.questions import QuestionLike, read_question, read_questions
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Context, Limits, Method
+from soft_reasoning.schedule.method import Context, Limits, Method, Round
 from soft_reasoning.schedule.progress import REDRAW, Progress
 from soft_reasoning.solution import Solution, solutions_of
-from soft_reasoning.types import Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, UserError
 
 CACHE_GB = 4.0
 OnRound: TypeAlias = Callable[[Round], None]
@@ -46,7 +46,7 @@ class CallOptions(Options, total=False):
 
     Attributes:
         progress: Whether to show progress, in a terminal, a notebook or a log.
-        on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread. An
+        on_round: Called with every finished :class:`~soft_reasoning.Round`, in the caller's thread. An
             exception that it raises ends the call.
         on_progress: For ``asolve``: called several times a second with the number of tokens generated so far,
             and the thoughts and the text so far of the first question by ``cot``; else they are empty.

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import shortened
 from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.configuration.context import Config
 from soft_reasoning.configuration.parts import Setting, make
@@ -24,7 +25,7 @@ from soft_reasoning.lab.runs.manifest import method_name
 from soft_reasoning.lab.runs.records import in_order, read_records
 from soft_reasoning.lab.runs.runner import regrade
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import UserError, shortened
+from soft_reasoning.types import UserError
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\

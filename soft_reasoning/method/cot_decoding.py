@@ -17,9 +17,9 @@ from soft_reasoning.checks import choice, counts
 from soft_reasoning.engine.text import decode
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, join, resume, solution_request
-from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
+from soft_reasoning.types import GREEDY, Completion, FinishReason, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum")

@@ -15,9 +15,9 @@ import torch
 from soft_reasoning.checks import counts, real
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import ask_yes_no, join, solution_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Completion, FinishReason, Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Completion, FinishReason, Problem, Result, Sampling
 
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is correct so far; its field is {partial}."""

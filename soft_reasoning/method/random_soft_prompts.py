@@ -15,9 +15,9 @@ import torch
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, solution_request
-from soft_reasoning.types import Generate, Problem, Result, generator_for
+from soft_reasoning.types import Problem, Result, generator_for
 
 MEAN_ROWS = 1024
 """Number of embeddings, spread over the vocabulary, from which the mean is computed."""

@@ -19,9 +19,9 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, ask_yes_no
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
+from soft_reasoning.types import Candidate, Completion, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"

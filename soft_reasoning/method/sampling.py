@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from soft_reasoning.checks import counts
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, sample_solutions, solution_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Result, Sampling
 
 
 @dataclass(frozen=True)

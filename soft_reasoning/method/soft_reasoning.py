@@ -27,7 +27,7 @@ from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.schedule.effects import BudgetSpent, answers, grouped
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Effect, Generate, Steps
 from soft_reasoning.schedule.solutions import greedy_tokens, read_candidate, solution_request
 from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
@@ -35,8 +35,6 @@ from soft_reasoning.search.points import Proposal
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
-    Effect,
-    Generate,
     Problem,
     Prompt,
     Request,

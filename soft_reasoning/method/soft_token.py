@@ -11,10 +11,10 @@ import torch
 
 from soft_reasoning.checks import counts, real
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions
 from soft_reasoning.task.space import TaskPoint, greedy_anchor, task_request
-from soft_reasoning.types import Generate, Problem, Result, Sampling
+from soft_reasoning.types import Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)

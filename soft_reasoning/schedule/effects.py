@@ -23,17 +23,8 @@ import torch
 
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.job import BudgetSpent, Clock, Job
-from soft_reasoning.types import (
-    Completion,
-    Effect,
-    FinishReason,
-    Generate,
-    Prompt,
-    Request,
-    Round,
-    Usage,
-    UserError,
-)
+from soft_reasoning.schedule.method import Effect, Generate, Round
+from soft_reasoning.types import Completion, FinishReason, Prompt, Request, Usage, UserError
 
 T = TypeVar("T")
 

@@ -14,19 +14,18 @@ from typing import Any, Generic, cast
 from typing_extensions import TypeVar
 
 from soft_reasoning.engine.text import prompt_text
-from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
-from soft_reasoning.thoughts import split
-from soft_reasoning.types import (
-    Completion,
-    FinishReason,
+from soft_reasoning.schedule.method import (
+    Context,
     Generate,
-    Problem,
-    Request,
-    Result,
+    Limits,
+    Method,
     Round,
-    Usage,
-    UserError,
+    Steps,
+    check_method,
+    check_result,
 )
+from soft_reasoning.thoughts import split
+from soft_reasoning.types import Completion, FinishReason, Problem, Request, Result, Usage, UserError
 
 E_co = TypeVar("E_co", covariant=True, default=Any)
 

@@ -1,8 +1,8 @@
-"""What a method is, a generator for one problem, and the run's context, which methods and verifiers read."""
+"""What a method is, a generator of effects for one problem, and the context that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.types import Candidate, Effect, Problem, Result, UserError, seed_for
+from soft_reasoning.types import Candidate, Problem, Request, Result, UserError, seed_for
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,47 @@ class Context:
     def stream(self, *stage: object) -> int:
         """Return the seed of one stage, such as ``stream(problem.id, "sample", 3)``."""
         return seed_for(self.seed, *stage)
+
+
+class Effect:
+    """A value that a method yields; a function registered by ``effects.answers`` for its type answers it."""
+
+
+@dataclass(frozen=True)
+class Generate(Effect):
+    """Complete requests; the answer is a list of :class:`Completion`.
+
+    Attributes:
+        requests: The requests.
+        engine: The engine of a second model; None uses the run's engine.
+    """
+
+    requests: Sequence[Request]
+    engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        requests: Sequence[Any] = self.requests
+        if not isinstance(requests, list | tuple) or not all(isinstance(r, Request) for r in requests):
+            raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
+
+
+@dataclass(frozen=True)
+class Round(Effect):
+    """A finished round, for observers; the answer says whether the problem's budget ends here.
+
+    The answer is "max_tokens", "max_seconds", or None if the budget allows another round.
+
+    Attributes:
+        problem: The problem.
+        number: The round's number, from 0.
+        candidates: Its candidates.
+        trace: The round's entry of the trace.
+    """
+
+    problem: Problem
+    number: int
+    candidates: Sequence[Candidate]
+    trace: Mapping[str, Any]
 
 
 T = TypeVar("T")

@@ -13,15 +13,13 @@ from torch import Tensor
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import BudgetSpent, next_logits
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Effect, Generate, Steps
 from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
     Completion,
-    Effect,
     FinishReason,
-    Generate,
     Problem,
     Prompt,
     Request,
@@ -73,7 +71,7 @@ def solution_request(
     """
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
-    limit = prompt.token_limit(max_new_tokens)
+    limit = max_new_tokens if prompt.max_new_tokens is None else prompt.max_new_tokens
     return prompt.request(max_new_tokens=limit, seed=seed, **fields)
 
 

@@ -13,10 +13,11 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from soft_reasoning.engine.text import earliest_stop
+from soft_reasoning.schedule.method import Round
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.solution import Solution
 from soft_reasoning.thoughts import split
-from soft_reasoning.types import Candidate, Round, Usage
+from soft_reasoning.types import Candidate, Usage
 
 COMPUTED = "The answer is {answer}. This program computes it:\n\n{text}"
 DONE = "data: [DONE]\n\n"

@@ -24,9 +24,9 @@ from soft_reasoning.checks import counts
 from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions
-from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Problem, UserError
+from soft_reasoning.types import GREEDY, Candidate, Completion, Problem, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
