@@ -64,9 +64,7 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
         options = cast(Mapping[str, Any], question)
         if unknown := [key for key in options if key not in Question.__annotations__]:
             known = ", ".join(Question.__annotations__)
-            raise UserError(
-                f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}; correct it"
-            )
+            raise UserError(f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}")
         text = options.get("question")
     elif _is_chat(question):
         *before, (role, text) = map(_message, cast(Sequence[Message], question))

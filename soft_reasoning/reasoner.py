@@ -109,9 +109,7 @@ class SoftReasoner:
         if isinstance(model, str | PathLike):
             raise UserError(f"SoftReasoner: expected a loaded model, got {model!r}; use from_pretrained")
         if hasattr(tokenizer, "get_input_embeddings") and not hasattr(model, "get_input_embeddings"):
-            raise UserError(
-                "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
-            )
+            raise UserError("SoftReasoner: expected a model, then its tokenizer; swap them")
         name = getattr(model, "name_or_path", None) or "model"
         setup = Setup.from_options(name, prompt, answer_type, checked(options, "SoftReasoner"))
         self._open(HuggingFaceEngine.from_loaded(model, tokenizer), replace(setup, cache=cache))
@@ -332,7 +330,7 @@ class SoftReasoner:
         context: Context,
         send: Callable[[Update], None] | None = None,
         rounds: bool = False,
-    ) -> Generator[dict[str, Job[Any]]]:
+    ) -> Generator[dict[str, Job]]:
         """Submit a job for each id among ``problems``; an error inside, Ctrl-C or a cancelled task ends them.
 
         ``send`` gets the finished jobs and, with ``rounds``, the rounds. Problems that cannot be solved are
@@ -341,7 +339,7 @@ class SoftReasoner:
         Raises:
             UserError: For an id with two questions.
         """
-        jobs = dict[str, Job[Any]]()
+        jobs = dict[str, Job]()
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, method, context, send if rounds else None))
             if job.problem != problem:

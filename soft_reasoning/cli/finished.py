@@ -82,10 +82,7 @@ def regrade_main(words: Sequence[str]) -> None:
     with one_line_errors():
         for change in arguments.changes:
             if not change.startswith((PREFIX, CHOICE)) or "=" not in change:
-                raise UserError(
-                    f"expected grader=NAME or grader.key=value after the run's folder, got {change}; see "
-                    "--help"
-                )
+                raise UserError(f"expected grader=NAME or grader.key=value, got {change}; see --help")
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
         runs = [] if (folder / MANIFEST).is_file() else finished_runs(folder)

@@ -62,9 +62,7 @@ def register_server() -> None:
     try:
         from soft_reasoning.serve.settings import Settings
     except ImportError as error:
-        raise UserError(
-            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install fastapi uvicorn openai"
-        ) from error
+        raise UserError(f"serve: {error}; pip install fastapi uvicorn openai") from error
     help = {"help": {"header": HEADER.format(keys=fill(", ".join(Settings.model_fields), 100))}}
     key = "${oc.env:SOFT_REASONING_API_KEY,null}"
     short = {"host": "host", "port": "port"}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from soft_reasoning.checks import choice, form
-from soft_reasoning.prompts.chat import ChatTemplate, Message, PromptEncoder
+from soft_reasoning.prompts.chat import COMPLETION, ChatTemplate, Message, PromptEncoder
 from soft_reasoning.prompts.wording import Exemplar, Wording
 from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
@@ -78,10 +78,7 @@ class Prompts:
         elif layout == "auto":
             layout = "chat" if template else "completion"
         if layout == "chat" and not template:
-            raise UserError(
-                "prompt.layout=chat: this model's tokenizer has no chat template; "
-                "use prompt.layout=completion"
-            )
+            raise UserError(f"prompt.layout=chat: this tokenizer has no chat template; {COMPLETION}")
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer: Any = tokenizer
@@ -147,9 +144,7 @@ class Prompts:
         question = _question(problem)
         if (text := problem.given) is not None:
             if self.tokenizer is None:
-                raise UserError(
-                    "expected messages for this server, got a complete prompt; give model.tokenizer"
-                )
+                raise UserError("expected messages for this server, got a prompt; give model.tokenizer")
             ids = self._encode_text(text) if isinstance(text, str) else text
             thinks = opened(text if isinstance(text, str) else self.tokenizer.decode(list(text))) is not None
             return Prompt(ids, thinks=thinks)

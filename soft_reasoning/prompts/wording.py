@@ -60,10 +60,8 @@ class ReviewWording:
             UserError: If the wording has fewer.
         """
         if shots is not None and shots > len(self.exemplars):
-            raise UserError(
-                f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
-                f"this prompt, got {shots}"
-            )
+            count = len(self.exemplars)
+            raise UserError(f"verifier.shots: expected at most this prompt's {count} reviews, got {shots}")
         text = self.head
         for entry in self.exemplars[:shots]:
             shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]

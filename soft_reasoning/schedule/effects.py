@@ -46,7 +46,7 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Job], Any], Sequence[Any]]
+Answer = Callable[[Sequence[Job], Engine], Sequence[Any]]
 """Returns an answer or a :class:`Submitted` for every job; the second argument is the engine."""
 
 
@@ -89,9 +89,7 @@ def answer_together(jobs: Sequence[Job], engine: Engine, clock: Clock) -> Sequen
     kind = type(jobs[0].effect)
     if kind not in _HANDLERS:
         registered = ", ".join(known.__name__ for known in _HANDLERS)
-        raise UserError(
-            f"expected an effect registered with effects.answers ({registered}), got {kind.__name__}"
-        )
+        raise UserError(f"expected an effect with a function ({registered}), got {kind.__name__}")
     answer, time = _HANDLERS[kind]
     with clock.measure(time):
         results: Any = answer(jobs, engine)

@@ -13,6 +13,7 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.schedule.method import (
     Context,
@@ -198,7 +199,7 @@ class Job(Future[Result], Generic[E_co]):
         text, request = self.context.engine.stops.decode([*rows[0].ids]), rows[0].request
         return split(text[: max(0, len(text) - max(32, *map(len, request.stop)))], request.thinks)
 
-    def _rows(self) -> list[Any]:
+    def _rows(self) -> list[RunningRequest]:
         """The unfinished requests of the effect."""
         queued, submitted = self.context.engine.queued, self.submitted
         rows = [queued.get(ticket) for ticket in ([] if submitted is None else submitted.tickets)]

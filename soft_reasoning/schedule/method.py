@@ -92,7 +92,7 @@ class Generate(Effect):
     engine: Engine | None = None
 
     def __post_init__(self) -> None:
-        requests: Sequence[Any] = self.requests
+        requests: object = self.requests
         if not isinstance(requests, list | tuple) or not all(isinstance(r, Request) for r in requests):
             raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
 
@@ -113,7 +113,7 @@ class Round(Effect):
     problem: Problem
     number: int
     candidates: Sequence[Candidate]
-    trace: Mapping[str, Any]
+    trace: Mapping[str, object]
 
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class Method(Protocol):
         ...
 
 
-def check_method(method: Any) -> None:
+def check_method(method: object) -> None:
     """Check that ``method`` is an object with a name and ``solve(problem, context)``.
 
     Raises:
@@ -156,7 +156,7 @@ def check_method(method: Any) -> None:
         raise UserError(f"{wanted}, got {method!r:.80}")
 
 
-def check_result(method: Any, result: Any) -> Result:
+def check_result(method: object, result: object) -> Result:
     """Return what ``method`` returned, if it is a result.
 
     Raises:
