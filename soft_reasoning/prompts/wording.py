@@ -61,7 +61,7 @@ class ReviewWording:
         """
         if shots is not None and shots > len(self.exemplars):
             count = len(self.exemplars)
-            raise UserError(f"verifier.shots: expected at most this prompt's {count} reviews, got {shots}")
+            raise UserError(f"verifier.shots: expected at most {count}, this prompt's reviews, got {shots}")
         text = self.head
         for entry in self.exemplars[:shots]:
             shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]
