@@ -2,12 +2,15 @@
 
     python -m experiments.bench_served engines --model qwen25_coder_0_5b --threads 1
     python -m experiments.bench_served transport
+    python -m experiments.bench_served candidates --environment FOLDER
 
 ``engines`` loads the file in a process for each engine, and decodes 16 tokens (llama.cpp 48, as it reads more
 of the prompts again) after a prompt of 192 for 1, 5, 10 and 40 rows: seconds to load, memory of the process
 and of its server, and tokens per second.
 ``transport`` sends requests to a server that computes nothing, with 1, 32 and 256 in flight: CPU milliseconds
-of this process per request, for a prompt of 200 ids and for its rows, and the memory after 10,000 requests.
+of this process per request, for a prompt of 200 ids, for its rows and for one row in its text, and the memory
+after 10,000 requests.
+``candidates`` sends soft tokens of width 4,096 after 299 ids to vLLM on this CPU, alone and with all rows.
 """
 
 from __future__ import annotations
@@ -17,19 +20,23 @@ import json
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import psutil
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.configuration.data import read_model
+from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
-from soft_reasoning.engine.served import llamacpp, served
+from soft_reasoning.engine.served import llamacpp, served, vllm
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.types import Request, Sampling
 
 ROWS, PROMPT = (1, 5, 10, 40), 192
+PROMPT_TEXT = "A train leaves the town at nine and goes at 60 km an hour. " * 20
 ENGINES = ("hf float32", "hf bfloat16", "llamacpp")
 
 
@@ -54,7 +61,7 @@ def one(model: str, threads: int, name: str) -> list[str]:
     else:
         engine = HuggingFaceEngine(path, dtype=name.split()[1], threads=threads)
     loading, speeds = perf_counter() - start, []
-    ids = engine.tokenizer.encode("A train leaves the town at nine and goes at 60 km an hour. " * 20)[:PROMPT]
+    ids = engine.tokenizer.encode(PROMPT_TEXT)[:PROMPT]
     for rows in ROWS:
         requests = [
             Request(
@@ -80,6 +87,7 @@ class Nothing(BaseHTTPRequestHandler):
     """Answers every completion with the same token."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # a reply is one packet
 
     def log_message(self, *_: object) -> None:
         pass
@@ -89,7 +97,7 @@ class Nothing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        ids = range(1000) if body["logprobs"] == -1 else body.get("logprob_token_ids") or ()
+        ids = range(1000) if body.get("logprobs") == -1 else body.get("logprob_token_ids") or ()
         named = {f"token_id:{i}": -1.0 for i in ids}
         marks = {
             "tokens": ["token_id:5"],
@@ -121,9 +129,11 @@ def transport(requests: int) -> Table:
         port, rows, process = int(server.stdout.readline()), [], psutil.Process()
         for in_flight in (1, 32, 256):
             engine = served(f"http://127.0.0.1:{port}/v1", tokenizer=str(DEMO_FOLDER), concurrency=in_flight)
-            cells = []
-            for soft in (None, engine.embed([5])):
-                asked = [Request((7,) * 199, soft=soft, max_new_tokens=1) for _ in range(max(200, in_flight))]
+            cells, token = [], engine.embed([5])
+            text = tuple(engine.tokenizer.encode(PROMPT_TEXT)[:199])
+            sevens = (7,) * 199  # its text would have other ids
+            for ids, soft in ((text, None), (sevens, token), (text, token)):
+                asked = [Request(ids, soft=soft, max_new_tokens=1) for _ in range(max(200, in_flight))]
                 engine.generate(asked)
                 start = process_time()
                 engine.generate(asked)
@@ -136,8 +146,47 @@ def transport(requests: int) -> Table:
             engine.close()
     finally:
         server.kill()
-    columns = ["in flight", "ids, ms", f"rows of {engine.hidden_size}, ms", f"MB after {requests:,} more"]
+    columns = ["in flight", "ids, ms", f"rows of {engine.hidden_size}, ms", "one row in text, ms"]
+    columns.append(f"MB after {requests:,} more")
     return Table(columns, rows)
+
+
+def _ask(engine: Engine, ids: tuple[int, ...]) -> None:
+    softs = [engine.embed([5]) + torch.randn(1, engine.hidden_size) * engine.embedding_rms for _ in range(5)]
+    engine.generate([Request(ids, soft=soft, max_new_tokens=1) for soft in softs])
+
+
+def candidates(environment: str) -> Table:
+    """Milliseconds for each of five candidates on vLLM, whose random model of width 4,096 has one layer."""
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_FOLDER)
+    sizes = {
+        "hidden_size": 4096,
+        "intermediate_size": 64,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    }
+    config = AutoConfig.for_model(
+        "llama", vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=1024, **sizes
+    )
+    with TemporaryDirectory() as folder:
+        AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        flags = {"enforce_eager": True, "block_size": 32, "enable_chunked_prefill": False}
+        engine = vllm(folder, environment=environment, dtype="float32", **flags)
+        ids, rows = tuple(tokenizer.encode(PROMPT_TEXT)[:299]), []
+        for name, offers in (
+            ("one row in text", engine.offers),
+            ("all in rows", engine.offers - {"splices"}),
+        ):
+            engine.offers = offers
+            _ask(engine, ids)  # fills the cache
+            start, used = perf_counter(), process_time()
+            for _ in range(8):
+                _ask(engine, ids)
+            spent = perf_counter() - start, process_time() - used
+            rows.append([name, *(f"{1000 * seconds / 40:.1f}" for seconds in spent)])
+        engine.close()
+    return Table(["prompt", "ms", "ms of CPU time here"], rows)
 
 
 def main() -> None:
@@ -148,16 +197,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["engines", "transport", "one"])
+    parser.add_argument("part", choices=["engines", "transport", "candidates", "one"])
     parser.add_argument("--model", default="qwen25_coder_0_5b")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--environment", help="the virtual environment with vLLM, for candidates")
     arguments = parser.parse_args()
     if arguments.part == "one":
         print(json.dumps(one(arguments.model, arguments.threads, arguments.engine)))
     elif arguments.part == "engines":
         print(engines(arguments.model, arguments.threads).markdown())
+    elif arguments.part == "candidates":
+        print(candidates(arguments.environment).markdown())
     else:
         print(transport(arguments.requests).markdown())
 

@@ -288,6 +288,7 @@ class Engine:
 ABILITIES = {
     "ids": "prompts of token ids",
     "rows": "soft tokens (rows of embeddings)",
+    "splices": "soft tokens within a text",
     "logprobs": "log-probabilities of tokens",
     "logits": "the logits of any token",
     "hidden_states": "hidden states",

@@ -68,6 +68,13 @@ class TestVLLM(EngineContract):
         for done in engine.generate(requests) + engine.generate(requests):
             assert 64 <= done.cached_tokens < done.prompt_tokens == 101
 
+    def test_candidates_share_a_prompt_of_text(self, engine):
+        prompt = engine.tokenizer.encode("Question: A box holds 3 red and 4 blue balls.\n" * 9 + "Answer:")
+        logits_after(engine, [prompt])
+        requests = [Request(prompt, soft=engine.embed([i]) * 1.1, max_new_tokens=3) for i in range(5)]
+        for done in engine.generate(requests):
+            assert 64 <= done.cached_tokens < done.prompt_tokens
+
     def test_a_read_of_more_ids_than_vllm_takes_by_name(self, engine, prompts):
         every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
@@ -132,6 +139,37 @@ class TestAgreement:
             assert (reply.token_ids, reply.text) == (other.token_ids, other.text)
             assert (reply.finish_reason, reply.prompt_tokens) == (other.finish_reason, other.prompt_tokens)
             assert reply.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+
+    def test_soft_tokens_in_a_text_are_all_that_is_sent_of_embeddings(self, pair, monkeypatch):
+        ours, theirs = pair
+        sent, submit = [], ours.server.submit
+
+        def spy(path, body, seconds=None):
+            sent.append((path, len(str(body))))
+            return submit(path, body, seconds)
+
+        monkeypatch.setattr(ours.server, "submit", spy)
+        ids = ours.tokenizer.encode("Question: A box holds 3 red and 4 blue balls.\n" * 4 + "Answer:")
+        generator, requests = torch.Generator().manual_seed(1), []
+        for i in range(8):
+            soft = ours.embed(ids[: 1 + i % 2])
+            soft = soft + 0.5 * ours.embedding_rms * torch.randn(soft.shape, generator=generator)
+            requests.append(
+                Request(
+                    ids,
+                    soft=soft,
+                    position=(None, 30)[i // 2 % 2],
+                    max_new_tokens=12,
+                    top_logprobs=3,
+                    sampling=Sampling(first_temperature=30.0, first_top_k=20) if i > 5 else Sampling(),
+                )
+            )
+        for reply, other in zip(ours.generate(requests), theirs.generate(requests), strict=True):
+            assert (reply.token_ids, reply.prompt_tokens) == (other.token_ids, other.prompt_tokens)
+            assert [top.ids for top in reply.top_logprobs] == [top.ids for top in other.top_logprobs]
+        assert len(sent) >= len(requests)
+        assert "splices" in ours.offers and [path for path, _ in sent[:6]] == ["/chat/completions"] * 6
+        assert max(size for _, size in sent[:6]) < len(ids) * ours.hidden_size * 4
 
 
 @needs_vllm

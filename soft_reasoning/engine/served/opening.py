@@ -21,9 +21,10 @@ from soft_reasoning.engine import loading
 from soft_reasoning.engine.base import CHUNK
 from soft_reasoning.engine.paths import is_gguf, resolve, try_hub, weights_fingerprint
 from soft_reasoning.engine.served.client import Server
-from soft_reasoning.engine.served.engine import ServedEngine, TokenEngine, model_card
+from soft_reasoning.engine.served.engine import ServedEngine, model_card
 from soft_reasoning.engine.served.messages import MessageEngine
 from soft_reasoning.engine.served.starting import StartedServer
+from soft_reasoning.engine.served.tokens import TokenEngine
 from soft_reasoning.types import UserError
 
 NEEDED = {
@@ -31,6 +32,7 @@ NEEDED = {
     "max_logprobs": -1,  # a method's probabilities are sums over all tokens
     "generation_config": "vllm",  # only our parameters determine sampling
     "enable_prompt_tokens_details": True,
+    "trust_request_chat_template": True,  # a soft token stands in a text that is not a chat
 }
 """Flags of vLLM's server that the engine sets itself."""
 
