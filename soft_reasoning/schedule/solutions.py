@@ -140,12 +140,12 @@ def join(
 def resume(
     requests: Sequence[Request], begins: Sequence[Completion], engine: Engine
 ) -> Steps[list[Completion]]:
-    """Complete each of ``requests`` from its entry in ``begins``; complete entries stay as they are."""
+    """Complete each of ``requests`` from its tokens in ``begins``; complete entries stay as they are."""
     completions, rests = [*begins], dict[int, Request]()
     for i, (request, begin) in enumerate(zip(requests, begins, strict=True)):
         left = request.max_new_tokens - begin.generated_tokens
         room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
-        if not begin.generated_tokens or (begin.finish_reason == FinishReason.LENGTH and min(left, room) > 0):
+        if begin.finish_reason == FinishReason.LENGTH and min(left, room) > 0:
             ids = request.prompt_ids + begin.token_ids
             thinks = answer_start(begin.text, request.thinks) is None
             rests[i] = replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
