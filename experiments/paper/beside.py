@@ -58,7 +58,8 @@ SAMPLING: dict[str, tuple[float, ...]] = {
     "method.top_p": (1,),
 }
 OWN: dict[str, Any] = {
-    "cot_decoding": SAMPLING | {"k": (5,)},
+    "cot_decoding": SAMPLING
+    | {"method.aggregate": ("majority",), "method.continuation": ("sample",), "k": (5,)},
     "fire": SAMPLING | {"method.first_temperature": (30,), "k": (5,)},
     "self_consistency": SAMPLING | {"k": (5,)},
     "soft_reasoning": {

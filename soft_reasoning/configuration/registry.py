@@ -182,6 +182,9 @@ METHODS = {
     "random_soft_prompts": Part(RandomSoftPrompts),
     "soft_token": Part(SoftToken),
     "cot_decoding": Part(CotDecoding),
+    "cot_decoding_original": Part(
+        CotDecoding, name="cot_decoding_original", paths=10, continuation="greedy", aggregate="delta_sum"
+    ),
     "prefix_scorer": Part(PrefixScorer),
     "rap": Part(ReasoningViaPlanning),
     "program_consistency": Part(ProgramConsistency),

@@ -130,11 +130,19 @@ def join(
     """
     least = begin.generated_tokens if unfinished else 0
     ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
+    tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
     count, text, reason = engine.stops.finish(
         ids, request.stop, eos=engine.eos_ids, min_new_tokens=least, thinks=request.thinks
     )
     reason = rest.finish_reason if reason == FinishReason.LENGTH else reason
-    return replace(rest, token_ids=ids[:count], logprobs=logprobs[:count], text=text, finish_reason=reason)
+    return replace(
+        rest,
+        token_ids=ids[:count],
+        logprobs=logprobs[:count],
+        text=text,
+        finish_reason=reason,
+        top_logprobs=tops[:count],
+    )
 
 
 def resume(
