@@ -128,7 +128,7 @@ CANDIDATE_POINTS = {
 
 BATCHES = {"kriging_believer": Part(KrigingBeliever), "top_k": Part(TopK)}  # the second is the paper's
 
-_BY_VOTES = ("settled", "agreement", "sure", "none")  # they have no threshold
+_BY_VOTES = ("settled", "agreement", "sure", "unanimous", "none")  # they have no threshold
 STOPPINGS = {
     **{rule: Part(Stopping, rule=rule, short={"rounds": "rounds"}) for rule in _BY_VOTES},
     **{rule: Part(Stopping, rule=rule) for rule in ("improvement", "difference")},
@@ -162,6 +162,12 @@ VERIFIERS = {
     "oracle": Part(Oracle, chooses={"final": "reward_vote"}),  # a perfect judge is not to be outvoted
 }
 
+_VOTES: dict[str, Any] = {
+    "decoding": Part(Sampling, temperature=0.8, top_k=50),
+    "verifier": Part(NoVerifier),
+    "reward": Part(Reward),
+    "final": Part(FinalAnswer, rule="vote"),
+}
 METHODS = {
     "soft_reasoning": Part(SoftReasoning),
     "random_embedding": Part(
@@ -190,6 +196,20 @@ METHODS = {
     "program_consistency": Part(ProgramConsistency),
     "program": Part(ProgramConsistency, name="program", samples=1),
     "mixed_consistency": Part(MixedConsistency),
+    "adaptive_consistency": Part(  # arXiv 2305.11860
+        VerifiedSampling,
+        name="adaptive_consistency",
+        samples=1,
+        stopping=Part(Stopping, rounds=39, rule="settled", confidence=0.95),
+        **_VOTES,
+    ),
+    "early_stopping_consistency": Part(  # arXiv 2401.10480
+        VerifiedSampling,
+        name="early_stopping_consistency",
+        samples=5,
+        stopping=Part(Stopping, rounds=7, rule="unanimous"),
+        **_VOTES,
+    ),
 }
 
 PARTS: Mapping[str, Mapping[str, Part]] = {

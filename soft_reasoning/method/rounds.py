@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from soft_reasoning.answers import FREE
-from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probability
+from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probability, same_answers
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.reward import Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier, Verdict, Verifier, verify
@@ -92,11 +92,13 @@ class Rounds:
         history, verdict, kind = self.history, self.verdicts[-1], self._problem.answer_type
         number = len(self.trace) - 1
         last = [c for c in self.candidates if c.round == number]
+        groups = same_answers([c.answer for c in last], history.grader, kind)
         reason = self._method.stopping.reason(
             [entry["rewards"] for entry in self.trace],
             agreement=verdict.agreement,
             scores=verdict.scores,
             lead=None if kind in FREE else lead_probability(history.approval()),
+            unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, number, last, self.trace[-1])
         if reason is None or reason == "rounds" and any(c.finish_reason == FinishReason.BUDGET for c in last):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "sure", "settled", "improvement", "difference", "none")
+RULES = ("agreement", "sure", "settled", "unanimous", "improvement", "difference", "none")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Stopping:
             ``sure`` when more than half of the scores, weighed by its confidence, are at least 0.5.
             ``settled`` stops when the vote over all rounds is settled with probability ``confidence``
             (for texts that cannot be compared there is no vote, and the rule is ``sure``),
+            ``unanimous`` when all candidates of a round have the same answer (a window of Early-Stopping
+            Self-Consistency, Li et al., arXiv 2401.10480),
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
@@ -50,6 +52,7 @@ class Stopping:
         agreement: Sequence[float | None] = (),
         scores: Sequence[float | None] = (),
         lead: float | None = None,
+        unanimous: bool = False,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
 
@@ -60,10 +63,13 @@ class Stopping:
             scores: The same shares, weighed by the verifier's confidence.
             lead: Probability that the leading answer of all rounds stays ahead; None if answers cannot be
                 compared.
+            unanimous: Whether all candidates of the last round have the same answer.
         """
         best = [max(rewards) for rewards in rewards_by_round]
         if self.rule == "settled" and lead is not None:
             converged = lead >= self.confidence
+        elif self.rule == "unanimous":
+            converged = unanimous
         elif self.rule in ("agreement", "sure", "settled"):
             judged = agreement if self.rule == "agreement" else scores
             converged = 2 * sum(share is not None and share >= 0.5 for share in judged) > len(judged)

@@ -1,4 +1,4 @@
-"""The stopping rule ``settled`` against the released criterion of Adaptive-Consistency, on equal numbers."""
+"""Adaptive-Consistency and Early-Stopping Self-Consistency against their released rules on equal numbers."""
 
 from collections import Counter
 
@@ -31,9 +31,8 @@ def settled(answers):
     return np.divide(*(quad(lambda x: x**a * (1 - x) ** b, low, 1)[0] for low in (0.5, 0))) >= 0.8
 
 
-def test_samples_end_at_the_first_settled_vote(engine):
-    words = ("method=verified_sampling", "verifier=none", "final=vote", "k=1", "temperature=0.8")
-    words = (*words, "stopping=settled", "stopping.confidence=0.8", "rounds=19")
+def test_adaptive_consistency_ends_at_the_first_settled_vote(engine):
+    words = ("method=adaptive_consistency", "method.stopping.confidence=0.8", "method.stopping.rounds=19")
     fixed = solve(engine, "method=self_consistency", "k=20", "temperature=0.8")
     lengths = set()
     for name, answers in solve(engine, *words).items():
@@ -41,3 +40,15 @@ def test_samples_end_at_the_first_settled_vote(engine):
         assert answers == fixed[name][:end]  # the same samples as self-consistency, fewer of them
         lengths.add(end)
     assert len(lengths) > 1
+
+
+def test_early_stopping_ends_at_the_first_window_of_equal_answers(engine):
+    words = ("method=early_stopping_consistency", "k=2", "method.stopping.rounds=9")
+    fixed = solve(engine, "method=self_consistency", "k=20")
+    ends = set()
+    for name, answers in solve(engine, *words).items():
+        windows = [fixed[name][2 * i : 2 * i + 2] for i in range(10)]
+        end = next((i + 1 for i, w in enumerate(windows) if len({*w}) == 1 and w[0] is not None), 10)
+        assert answers == fixed[name][: 2 * end]
+        ends.add(end)
+    assert len(ends) > 1

@@ -15,7 +15,7 @@ CHECKS = (
 )
 POINT = "soft_token"
 """It needs a point, and is tested with one in tests/task."""
-LONG = ("rap", "best_of_n", "random_embedding", "mixed_consistency")
+LONG = ("rap", "best_of_n", "adaptive_consistency", "random_embedding", "mixed_consistency")
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
     ("overrides", "asked"),
     [
         ([], False),
-        (["final=vote", "final.verifier_weight=0"], False),
+        (["final=vote", "final.verifier_weight=0", "stopping=unanimous"], False),
         (["final=vote"], True),
         (["stopping=agreement"], True),
         (["reward.verifier_weight=0.5"], True),

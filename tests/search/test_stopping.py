@@ -64,7 +64,7 @@ def test_bad_values():
     for kwargs, word in (
         ({"rounds": -1}, "rounds: expected"),
         ({"confidence": 0.5}, "confidence"),
-        ({"rule": "never"}, "agreement, sure, settled, improvement, difference, none"),
+        ({"rule": "never"}, "agreement, sure, settled, unanimous, improvement, difference, none"),
     ):
         with pytest.raises(UserError, match=word):
             Stopping(**kwargs)
