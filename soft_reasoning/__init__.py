@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from soft_reasoning.objective import SoftReasoningObjective
     from soft_reasoning.questions import Message, Question
     from soft_reasoning.reasoner import SoftReasoner
+    from soft_reasoning.schedule.method import Round
     from soft_reasoning.solution import Solution
-    from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
+    from soft_reasoning.types import Candidate, Problem, Result, UserError
 
 __version__ = "0.3.0.dev0"
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 _MODULES = {
     "Message": "questions",
     "Question": "questions",
+    "Round": "schedule.method",
     "SoftReasoner": "reasoner",
     "SoftReasoningObjective": "objective",
     "Solution": "solution",

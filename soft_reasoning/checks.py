@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from string import Formatter
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 
 class UserError(Exception):
@@ -39,6 +39,11 @@ class OptionError(UserError, ValueError):
 
 class NoSuchOption(OptionError):
     """An option that the chosen method does not have."""
+
+
+def shortened(text: str) -> str:
+    """Return ``text`` in at most 60 characters, for messages."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
@@ -102,6 +107,12 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
+def texts(name: str, value: object) -> None:
+    """Check that ``value`` is a list of non-empty strings."""
+    if not isinstance(value, list | tuple) or not all(text and isinstance(text, str) for text in value):
+        raise OptionError(name, f"expected a list of non-empty strings, got {value!r:.80}")
+
+
 def local_path(name: str, value: str | PathLike[str]) -> Path:
     """Return ``value`` as a path, with the home directory that ``~`` or ``~user`` stands for."""
     try:
@@ -112,23 +123,6 @@ def local_path(name: str, value: str | PathLike[str]) -> Path:
         raise OptionError(
             name, f"expected a home directory for ~, got {value} without one; write the whole path"
         ) from error
-
-
-def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is greedy decoding") -> None:
-    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``, whose names begin with ``prefix``.
-
-    ``fix`` is the advice for a temperature of 0.
-
-    Raises:
-        OptionError: If nothing can be sampled with them.
-    """
-    if not hasattr(values, "temperature"):
-        raise OptionError(
-            prefix.strip("."), f"expected temperature, top_k and top_p, got {values!r:.40}; {fix}"
-        )
-    real(f"{prefix}temperature", values.temperature, above=0.0, fix=fix)
-    whole(f"{prefix}top_k", values.top_k, least=0)
-    real(f"{prefix}top_p", values.top_p, above=0.0, most=1.0)
 
 
 def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import shortened
 from soft_reasoning.judge.reward import KINDS, Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier
 from soft_reasoning.method.rounds import Rounds
@@ -15,7 +16,7 @@ from soft_reasoning.method.soft_reasoning import SearchSpace, SoftReasoning
 from soft_reasoning.schedule.method import Context, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.search.box import BoxProblem
-from soft_reasoning.types import Candidate, Problem, Usage, UserError, shortened
+from soft_reasoning.types import Candidate, Problem, Usage, UserError
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ class SoftReasoningObjective(BoxProblem):
         self._method, self._solve = method, run
         self._rounds = Rounds(method, problem, self._context)
         self.usage: dict[str, Usage] = {}
-        self.space: SearchSpace = self._run(method.open(problem, self._context))
+        self.space: SearchSpace = self._run(SearchSpace.open(problem, self._context, method))
         super().__init__(self.space.dim, negate=negate, noise_std=noise_std)
 
     def evaluate_true(self, X: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NotRequired, Required, TypeAlias, TypedDict, cast
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, whole
-from soft_reasoning.types import GivenPrompt, Problem, UserError
+from soft_reasoning.checks import choice
+from soft_reasoning.types import Problem, UserError
 
 ROLES = ("system", "user", "assistant")
 
@@ -25,16 +25,13 @@ class Question(TypedDict):
 
     ``answer_type`` is its type of answer, if it is not the reasoner's.
     ``prompt`` is the complete prompt in place of the wording: a text, which the tokenizer encodes with its
-    special tokens, or token ids. With it, ``stop`` and ``max_new_tokens`` limit a completion. A verifier
-    still uses ``question`` and the configured wording.
+    special tokens, or token ids. A verifier still uses ``question`` and the configured wording.
     """
 
     question: Required[str]
     id: NotRequired[str | int]
     answer_type: NotRequired[str]
     prompt: NotRequired[str | Sequence[int]]
-    stop: NotRequired[Sequence[str]]
-    max_new_tokens: NotRequired[int]
 
 
 QuestionLike: TypeAlias = str | Question | Sequence[Message] | Problem
@@ -67,9 +64,7 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
         options = cast(Mapping[str, Any], question)
         if unknown := [key for key in options if key not in Question.__annotations__]:
             known = ", ".join(Question.__annotations__)
-            raise UserError(
-                f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}; correct it"
-            )
+            raise UserError(f"question: expected a question with keys among {known}, got {unknown[0]!r:.80}")
         text = options.get("question")
     elif _is_chat(question):
         *before, (role, text) = map(_message, cast(Sequence[Message], question))
@@ -82,26 +77,11 @@ def read_question(question: QuestionLike, answer_type: str) -> Problem:
         raise UserError(f"question: expected a question in words, got {text!r:.80}")
     name = text if options.get("id") is None else str(options["id"])
     answer_type = choice("answer_type", options.get("answer_type") or answer_type, ANSWER_TYPES)
-    return Problem(name, text, None, answer_type, messages=earlier, given=_prompt(options))
-
-
-def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
-    """The complete prompt in a mapping, if any."""
-    prompt, stop, limit = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
-    if prompt is None:
-        if {"stop", "max_new_tokens"} & {*question}:
-            raise UserError(
-                "question: expected stop and max_new_tokens with a prompt, got them without one; "
-                "set prompt.wording.stop and max_new_tokens"
-            )
-        return None
-    if not (isinstance(prompt, str) or _all(int, prompt)) or not prompt:
+    prompt = options.get("prompt")
+    if prompt is not None and (not (isinstance(prompt, str) or _all(int, prompt)) or not prompt):
         raise UserError(f"question: expected a prompt that is a string or token ids, got {prompt!r:.80}")
-    if not _all(str, stop) or not all(stop):
-        raise UserError(f"question: expected stop to be a list of non-empty strings, got {stop!r:.80}")
-    if limit is not None:
-        whole("max_new_tokens", limit, least=1)
-    return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), limit)
+    given = tuple(prompt) if isinstance(prompt, list) else prompt
+    return Problem(name, text, None, answer_type, messages=earlier, given=given)
 
 
 def _all(kind: type, values: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +13,6 @@ from os import PathLike, fspath
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, Unpack, cast, overload
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.context import (
     SecondModels,
@@ -28,15 +27,13 @@ from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.method.soft_reasoning import SoftReasoning
 from soft_reasoning.objective import SoftReasoningObjective
-from soft_reasoning.prompts import Exemplar
 from soft_reasoning.questions import QuestionLike, read_question, read_questions
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Context, Limits, Method
+from soft_reasoning.schedule.method import Context, Limits, Method, Round
 from soft_reasoning.schedule.progress import REDRAW, Progress
-from soft_reasoning.schedule.scheduler import MAX_LIVE
 from soft_reasoning.solution import Solution, solutions_of
-from soft_reasoning.types import Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, UserError
 
 CACHE_GB = 4.0
 OnRound: TypeAlias = Callable[[Round], None]
@@ -49,7 +46,7 @@ class CallOptions(Options, total=False):
 
     Attributes:
         progress: Whether to show progress, in a terminal, a notebook or a log.
-        on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread. An
+        on_round: Called with every finished :class:`~soft_reasoning.Round`, in the caller's thread. An
             exception that it raises ends the call.
         on_progress: For ``asolve``: called several times a second with the number of tokens generated so far,
             and the thoughts and the text so far of the first question by ``cot``; else they are empty.
@@ -81,6 +78,11 @@ class SoftReasoner:
         options: method, preset, k, rounds, max_tokens, verifier and the others of
             :class:`~soft_reasoning.configuration.options.Options`.
 
+    Attributes:
+        answer_type: The type of answers.
+        method: The default method.
+        context: The context of the default method.
+
     Raises:
         UserError: In one line, for an unknown option, and for a prompt that asks for answers of another type.
 
@@ -107,12 +109,10 @@ class SoftReasoner:
         if isinstance(model, str | PathLike):
             raise UserError(f"SoftReasoner: expected a loaded model, got {model!r}; use from_pretrained")
         if hasattr(tokenizer, "get_input_embeddings") and not hasattr(model, "get_input_embeddings"):
-            raise UserError(
-                "SoftReasoner: expected a model and its tokenizer, got them in the other order; swap them"
-            )
+            raise UserError("SoftReasoner: expected a model, then its tokenizer; swap them")
         name = getattr(model, "name_or_path", None) or "model"
         setup = Setup.from_options(name, prompt, answer_type, checked(options, "SoftReasoner"))
-        self._open(HuggingFaceEngine.from_loaded(model, tokenizer), setup, cache)
+        self._open(HuggingFaceEngine.from_loaded(model, tokenizer), replace(setup, cache=cache))
 
     @classmethod
     def from_pretrained(
@@ -152,42 +152,16 @@ class SoftReasoner:
                 engine = build_engine({"engine": node, "model": setup.setting.model})
             except OptionError as error:
                 raise OptionError(error.name.removeprefix("engine."), error.message) from error
-        return cls.from_setup(engine, setup, cache=cache, grader=grader)
+        return cls.from_setup(engine, replace(setup, cache=cache, grader=grader))
 
     @classmethod
-    def from_setup(
-        cls,
-        engine: Engine,
-        setup: Setup,
-        *,
-        cache: str | PathLike[str] | None = None,
-        grader: AnswerGrader | None = None,
-        exemplars: Sequence[Exemplar] = (),
-        max_live: int = MAX_LIVE,
-    ) -> SoftReasoner:
-        """Return a reasoner of objects, as the server builds them from its configuration.
-
-        Args:
-            engine: The loaded model.
-            setup: The default method and options.
-            cache: As for the class.
-            grader: How answers are read and compared.
-            exemplars: Worked problems in the prompt.
-            max_live: Questions that are solved at a time.
-        """
+    def from_setup(cls, engine: Engine, setup: Setup) -> SoftReasoner:
+        """Return a reasoner of objects, as the server builds them from its configuration."""
         self = cls.__new__(cls)
-        self._open(engine, setup, cache, grader, exemplars, max_live)
+        self._open(engine, setup)
         return self
 
-    def _open(
-        self,
-        engine: Engine,
-        setup: Setup,
-        cache: str | PathLike[str] | None,
-        grader: AnswerGrader | None = None,
-        exemplars: Sequence[Exemplar] = (),
-        max_live: int = MAX_LIVE,
-    ) -> None:
+    def _open(self, engine: Engine, setup: Setup) -> None:
         """Build the context once, and start the thread that drives ``engine``."""
         store, models, self.setup = ExitStack(), SecondModels(), setup
 
@@ -196,13 +170,14 @@ class SoftReasoner:
             models.close()
             store.close()
 
-        self._thread, self._models = EngineThread(engine, max_live, free), models
+        self._thread, self._models = EngineThread(engine, setup.max_live, free), models
         weakref.finalize(self, self._thread.end)  # if the user does not close it
         try:
-            prompts = build_prompts(setup.prompt, engine, exemplars)
-            self._base = Context(engine, prompts, grader or setup.setting.build("grader"), seed=0)
-            self._default = setup.solving({}, self._base, models)
-            completions = StoreFile.of(None if cache is None else fspath(cache), CACHE_GB)
+            prompts = build_prompts(setup.prompt, engine, setup.exemplars)
+            self._base = Context(engine, prompts, setup.grader or setup.setting.build("grader"), seed=0)
+            self.method, self.context = setup.solving({}, self._base, models)
+            self.answer_type = setup.answer_type
+            completions = StoreFile.of(None if setup.cache is None else fspath(setup.cache), CACHE_GB)
             store.enter_context(replaying(completions, self.context.engines))
         except BaseException:
             self.close()
@@ -212,21 +187,6 @@ class SoftReasoner:
         state = ", closed" if self.closed else ""
         shown = f"method={self.method.name}, answer_type={self.answer_type}{state}"
         return f"SoftReasoner({self.setup.model!r}, {shown})"
-
-    @property
-    def answer_type(self) -> str:
-        """The type of answers."""
-        return self.setup.answer_type
-
-    @property
-    def method(self) -> Method:
-        """The reasoner's default method."""
-        return self._default[0]
-
-    @property
-    def context(self) -> Context:
-        """The context of the reasoner's default method."""
-        return self._default[1]
 
     @overload
     def solve(self, questions: QuestionLike, **options: Unpack[CallOptions]) -> Solution: ...  # pyright: ignore[reportOverlappingOverload]
@@ -254,15 +214,17 @@ class SoftReasoner:
         progress, on_round = options.pop("progress", False), options.pop("on_round", None)
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
-        jobs = self._jobs(problems, cast(Options, options), on_round and updates.put)
-        with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
+        chosen = self.setup.solving(cast(Options, options), self._base, self._models)
+        working = self._working(problems, *chosen, updates.put, on_round is not None)
+        with working as jobs, Progress(len(jobs), enabled=progress) as shown:
             while shown.done < len(jobs):
                 shown.tokens = sum(job.written for job in jobs.values() if job.done())
                 shown.work([job.written for job in jobs.values() if job.begun and not job.done()])
                 with suppress(Empty):  # a wait without an end would miss Ctrl-C if it came just before
                     update = updates.get(timeout=REDRAW)
                     shown.done += _ended(update, on_round)
-        return self._solutions(problems, alone, jobs)
+        solutions = solutions_of(jobs)
+        return solutions[problems[0].id] if alone else [solutions[problem.id] for problem in problems]
 
     @overload
     async def asolve(self, questions: QuestionLike, **options: Unpack[CallOptions]) -> Solution: ...  # pyright: ignore[reportOverlappingOverload]
@@ -285,8 +247,8 @@ class SoftReasoner:
             with suppress(RuntimeError):  # the loop was closed before the task ended
                 loop.call_soon_threadsafe(updates.put_nowait, update)
 
-        jobs = self._jobs(problems, cast(Options, options), on_round and send)
-        with self._working(jobs, send):
+        chosen = self.setup.solving(cast(Options, options), self._base, self._models)
+        with self._working(problems, *chosen, send, on_round is not None) as jobs:
             ended = 0
             while ended < len(jobs):
                 try:
@@ -298,7 +260,8 @@ class SoftReasoner:
                     ended += _ended(update, on_round)
                 if on_progress is not None and any(job.effect is not None for job in jobs.values()):
                     on_progress(sum(job.written for job in jobs.values()), *next(iter(jobs.values())).draft)
-        return self._solutions(problems, alone, jobs)
+        solutions = solutions_of(jobs)
+        return solutions[problems[0].id] if alone else [solutions[problem.id] for problem in problems]
 
     def problem(self, question: QuestionLike, gold: str | float | None = None) -> Problem:
         """Return the question as methods see it, with its reference answer if it has one.
@@ -353,33 +316,43 @@ class SoftReasoner:
         ``context`` is the reasoner's by default.
 
         Raises:
-            UserError: As :meth:`solve`, and for an id that is there twice.
+            UserError: As :meth:`solve`.
         """
         context = replace(context or self.context, limits=Limits())
-        jobs = {problem.id: Job[Any](problem, method, context) for problem in problems}
-        if len(jobs) < len(ids := [problem.id for problem in problems]):
-            twice = max(ids, key=ids.count)
-            raise UserError(f"problems: expected each id once, got {twice!r:.80} twice; rename or remove one")
-        with self._working(jobs):
+        with self._working(problems, method, context) as jobs:
             return [jobs[problem.id].result() for problem in problems]
 
     @contextmanager
     def _working(
-        self, jobs: Mapping[str, Job[Any]], send: Callable[[Update], None] | None = None
-    ) -> Generator[None]:
-        """Submit the ``jobs`` of a call; an error inside, Ctrl-C or a cancelled task ends them.
+        self,
+        problems: Sequence[Problem],
+        method: Method,
+        context: Context,
+        send: Callable[[Update], None] | None = None,
+        rounds: bool = False,
+    ) -> Generator[dict[str, Job]]:
+        """Submit a job for each id among ``problems``; an error inside, Ctrl-C or a cancelled task ends them.
 
-        Problems that cannot be solved are rejected before any model work.
+        ``send`` gets the finished jobs and, with ``rounds``, the rounds. Problems that cannot be solved are
+        rejected before any model work.
+
+        Raises:
+            UserError: For an id with two questions.
         """
-        waiting = [*jobs.values()]
-        problems = [job.problem for job in waiting]
+        jobs = dict[str, Job]()
+        for problem in problems:
+            job = jobs.setdefault(problem.id, Job(problem, method, context, send if rounds else None))
+            if job.problem != problem:
+                raise UserError(
+                    f"solve: expected different ids, got two questions with {problem.id!r}; rename one"
+                )
         try:
             if send is not None:
-                for job in waiting:
+                for job in jobs.values():
                     job.add_done_callback(send)
-            if waiting:
-                self._thread.submit(waiting, partial(check_problems, problems, waiting[0].context))
-            yield
+            if jobs:
+                self._thread.submit([*jobs.values()], partial(check_problems, problems, context))
+            yield jobs
         finally:
             for job in jobs.values():
                 job.cancel()
@@ -398,36 +371,6 @@ class SoftReasoner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _jobs(
-        self,
-        problems: Sequence[Problem],
-        changes: Options,
-        watch: Callable[[Update], None] | None,
-    ) -> dict[str, Job[Any]]:
-        """Return a job for each id among ``problems``.
-
-        Raises:
-            UserError: For an id with two questions.
-        """
-        method, context = self.setup.solving(changes, self._base, self._models)
-        jobs = dict[str, Job[Any]]()
-        for problem in problems:
-            job = jobs.setdefault(problem.id, Job(problem, method, context, watch))
-            if job.problem != problem:
-                raise UserError(
-                    f"solve: expected different ids, got two questions with {problem.id!r}; rename one"
-                )
-        return jobs
-
-    @staticmethod
-    def _solutions(
-        problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]]
-    ) -> Solution | list[Solution]:
-        """The solutions of ``problems``, or the only one if ``alone``."""
-        by_id = solutions_of(jobs)
-        solutions = [by_id[problem.id] for problem in problems]
-        return solutions[0] if alone else solutions
 
 
 def _ended(update: Update, on_round: OnRound | None) -> bool:

@@ -141,13 +141,32 @@ class Solution(Result):
             **({"warning": self.warning} if self.warning else {}),
         }
 
-    def explain(self) -> str:
-        """Return a text: why the rounds ended, the votes with their weights, and each round."""
-        return explain(self)
+    def explain(self, width: float = 100) -> str:
+        """Return why the rounds ended, the votes with their weights and each round, in lines of ``width``."""
+        lines = [
+            f"Question: {_line(self.question, width)}",
+            f"Answer: {_answer(self.answer)} ({_counts(self)})",
+            *([self.unfinished] if self.unfinished else []),
+            "",
+        ]
+        if self.votes:
+            lines.append(f"Votes ({self.rule}):" if self.rule else "Answers:")
+        for vote in self.votes:
+            voters = [_number(vote.candidates, "candidate")] if vote.candidates else []
+            if vote.verifier:
+                voters.append("the verifier" + (f" {vote.verifier} times" if vote.verifier > 1 else ""))
+            weight = "" if vote.weight is None else f"  weight {vote.weight:.3g}"
+            lines.append(f"  {_line(vote.answer, 40)}{weight}  by {' and '.join(voters)}")
+        for number, candidates in enumerate(self.rounds):
+            entry = next((entry for entry in self.trace if entry.get("round") == number), {})
+            lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
+            texts = (entry.get("verifier") or {}).get("texts", ())
+            lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; floats that are not finite, which JSON cannot hold, become None."""
-        plain = {
+        content = {
             "question": self.question,
             "answer": self.answer,
             "text": self.text,
@@ -160,7 +179,7 @@ class Solution(Result):
             "votes": [asdict(vote) for vote in self.votes],
             "usage": {role: asdict(usage) for role, usage in self.usage.items()},
         }
-        return _plain(plain)
+        return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -171,7 +190,7 @@ class Solution(Result):
 
     def _repr_html_(self) -> str:
         """Return the text and its explanation for a notebook."""
-        shown = explain(self, width=math.inf)
+        shown = self.explain(width=math.inf)
         return f"<blockquote>{html.escape(self.text)}</blockquote><pre>{html.escape(shown)}</pre>"
 
     def _agrees(self, candidate: Candidate) -> bool:
@@ -188,30 +207,6 @@ class Solution(Result):
                 if answer == self.answer:
                     return str(text)
         return None
-
-
-def explain(solution: Solution, width: float = 100) -> str:
-    """Return why the rounds of a solution ended, its votes and each round, in lines of ``width`` or less."""
-    lines = [
-        f"Question: {_line(solution.question, width)}",
-        f"Answer: {_answer(solution.answer)} ({_counts(solution)})",
-        *([solution.unfinished] if solution.unfinished else []),
-        "",
-    ]
-    if solution.votes:
-        lines.append(f"Votes ({solution.rule}):" if solution.rule else "Answers:")
-    for vote in solution.votes:
-        voters = [_number(vote.candidates, "candidate")] if vote.candidates else []
-        if vote.verifier:
-            voters.append("the verifier" + (f" {vote.verifier} times" if vote.verifier > 1 else ""))
-        weight = "" if vote.weight is None else f"  weight {vote.weight:.3g}"
-        lines.append(f"  {_line(vote.answer, 40)}{weight}  by {' and '.join(voters)}")
-    for number, candidates in enumerate(solution.rounds):
-        entry = next((entry for entry in solution.trace if entry.get("round") == number), {})
-        lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
-        texts = (entry.get("verifier") or {}).get("texts", ())
-        lines += [f"  verifier:{_code(text) or f' {_line(text, width)}'}" for text in texts]
-    return "\n".join(lines)
 
 
 def solutions_of(jobs: Mapping[str, Job]) -> dict[str, Solution]:
@@ -270,13 +265,3 @@ def _code(text: str) -> str:
 
 def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return value

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from soft_reasoning.checks import UserError as UserError
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import real, shortened, whole
 
 if TYPE_CHECKING:
     import torch
@@ -29,33 +29,10 @@ def seed_for(seed: int, *stage: object) -> int:
 
 
 def generator_for(seed: int, *stage: object) -> torch.Generator:
-    """Return a CPU generator seeded by :func:`seed_for`.
-
-    The same arguments give the same stream on every machine and in every order of calls.
-    """
+    """Return a CPU generator seeded by :func:`seed_for`: the same stream on any machine, in any order."""
     import torch
 
     return torch.Generator().manual_seed(seed_for(seed, *stage))
-
-
-@dataclass(frozen=True)
-class GivenPrompt:
-    """A complete prompt that replaces the configured wording.
-
-    Attributes:
-        prompt: A string, which the tokenizer encodes with its special tokens, or token ids.
-        stop: Strings that end a completion.
-        max_new_tokens: Maximum number of tokens per completion; None uses the method's limit.
-    """
-
-    prompt: str | tuple[int, ...]
-    stop: tuple[str, ...] = ()
-    max_new_tokens: int | None = None
-
-
-def shortened(text: str) -> str:
-    """Return ``text`` in at most 60 characters, for messages."""
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True)
@@ -69,7 +46,8 @@ class Problem:
         answer_type: One of ``answers.ANSWER_TYPES``.
         doc: The row, which the store keeps.
         messages: (role, text) of the messages before the question in a chat.
-        given: Complete prompt; None uses the configured wording.
+        given: Complete prompt in place of the wording: a text, which the tokenizer encodes with its special
+            tokens, or token ids.
         schema: A JSON Schema that each solution must fit; empty without one.
         place: Its place among the problems of a run, from 0.
     """
@@ -80,7 +58,7 @@ class Problem:
     answer_type: str = "number"
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
-    given: GivenPrompt | None = None
+    given: str | tuple[int, ...] | None = None
     schema: str = ""
     place: int = field(default=0, compare=False)
 
@@ -91,10 +69,7 @@ class Problem:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that identify the question and the messages before it.
-
-        Texts are equal up to white space and case.
-        """
+        """Sixteen hexadecimal digits of the question and its chat, up to white space and case."""
         texts = [*(text for _, text in self.messages), self.question]
         words = [" ".join(text.split()).casefold() for text in texts]
         return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
@@ -132,10 +107,6 @@ class Prompt:
         if self.schema:
             own |= {"schema": self.schema, "schema_from": len(self.ids)}
         return Request(self.ids, **{**own, **fields})
-
-    def token_limit(self, max_new_tokens: int) -> int:
-        """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
-        return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 
 
 MAX_NEW_TOKENS = 512
@@ -198,8 +169,7 @@ class Request:
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
         turn: If not all requests fit, those of lower turns start first.
         next_logits: Whether to read the logits of the token after the prompt: all, or only of some ids.
-        top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
-            none is generated.
+        top_logprobs: Number of likeliest tokens to read at every generated token (without one, at the next).
         hidden_state: The share of the model's depth, above 0, after which to read the hidden state at the end
             of the prompt (``engine=hf``); None reads none.
         average_from: Index in ``prompt_ids`` from which the hidden states are averaged, too.
@@ -274,8 +244,7 @@ CUT = (FinishReason.LENGTH, FinishReason.BUDGET)
 class Completion:
     """A generated completion.
 
-    Its tokens include the last token of a stop string or the end-of-sequence token; the text ends before
-    either.
+    Its tokens include the last token of a stop string or the end-of-sequence token, unlike its text.
 
     Attributes:
         token_ids: The generated tokens.
@@ -313,47 +282,6 @@ class Completion:
     def cut(self) -> bool:
         """Whether a token limit or a budget ended it."""
         return self.finish_reason in CUT
-
-
-class Effect:
-    """A value that a method yields; a function registered by ``effects.answers`` for its type answers it."""
-
-
-@dataclass(frozen=True)
-class Generate(Effect):
-    """Complete requests; the answer is a list of :class:`Completion`.
-
-    Attributes:
-        requests: The requests.
-        engine: The engine of a second model; None uses the run's engine.
-    """
-
-    requests: Sequence[Request]
-    engine: Any = None
-
-    def __post_init__(self) -> None:
-        requests: Sequence[Any] = self.requests
-        if not isinstance(requests, list | tuple) or not all(isinstance(r, Request) for r in requests):
-            raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
-
-
-@dataclass(frozen=True)
-class Round(Effect):
-    """A finished round, for observers; the answer says whether the problem's budget ends here.
-
-    The answer is "max_tokens", "max_seconds", or None if the budget allows another round.
-
-    Attributes:
-        problem: The problem.
-        number: The round's number, from 0.
-        candidates: Its candidates.
-        trace: The round's entry of the trace.
-    """
-
-    problem: Problem
-    number: int
-    candidates: Sequence[Candidate]
-    trace: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

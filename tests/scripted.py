@@ -5,8 +5,8 @@ import torch
 from soft_reasoning.answers import Grader
 from soft_reasoning.engine import base
 from soft_reasoning.engine.fake import FakeEngine, FakeTokenizer
-from soft_reasoning.schedule.method import Limits
-from soft_reasoning.types import Completion, Generate, Problem, Request, Result
+from soft_reasoning.schedule.method import Generate, Limits
+from soft_reasoning.types import Completion, Problem, Request, Result
 
 
 class Engine(base.Engine):

@@ -11,7 +11,8 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine
 from soft_reasoning.judge.model_verifier import ModelVerifier, NamedChoice
 from soft_reasoning.method.soft_reasoning import SoftReasoning
-from soft_reasoning.types import Generate, Request, Result
+from soft_reasoning.schedule.method import Generate
+from soft_reasoning.types import Request, Result
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 METHODS = ("cot", "self_consistency", "verified_sampling", "best_of_n", "random_embedding")

@@ -10,7 +10,7 @@ from soft_reasoning.engine.text import StopChecker, decode
 from soft_reasoning.judge.final import FinalAnswer, SearchHistory
 from soft_reasoning.lab.runs.records import Record
 from soft_reasoning.thoughts import CHANNELS, split
-from soft_reasoning.types import Candidate, GivenPrompt, Problem
+from soft_reasoning.types import Candidate, Problem
 from tests.chat_templates import HEADERS, only, tokenizer_of
 from tests.engine.models import tiny
 
@@ -96,7 +96,7 @@ class TestThinking:
         prompts = prompts_of(family)
         for text, thinks in ((f"Why? {opened}", True), ("Why?", False), (f"Why? {opened}Because", False)):
             prompt = tuple(prompts.tokenizer.encode(text)) if as_ids else text
-            problem = Problem("q", HAIKU, given=GivenPrompt(prompt))
+            problem = Problem("q", HAIKU, given=prompt)
             assert prompts.solve(problem).thinks == thinks
             thought = prompts.split("3 frogs</think>Old pond", problem)
             assert thought == ("3 frogs", "Old pond")

@@ -10,8 +10,9 @@ from soft_reasoning.judge.reward import Reward
 from soft_reasoning.judge.verifier import Oracle, Verdict
 from soft_reasoning.schedule import effects
 from soft_reasoning.schedule.effects import answers
+from soft_reasoning.schedule.method import Effect, Generate
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Effect, Generate, Request
+from soft_reasoning.types import Request
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 
@@ -151,6 +152,7 @@ WRONG = {
         "expected verify to return a Verdict",
     ),
     "a score above 1": ({"verifier": giving(0.0, 7, 0.0)}, "score: expected a finite number .* got 7"),
+    "a number that decodes": ({"decoding": 5}, "decoding: expected an object with temperature, got 5"),
     "no solve": ({"method": object()}, "method: expected a name, or an object with a name and solve"),
     "no generator": (
         {"method": method(lambda self, problem, context: Result(None, ()))},

@@ -66,10 +66,10 @@ def test_a_question_with_its_whole_prompt(reasoner):
     reply = solution.text
     assert len(reply) > 20 and solution.candidates[0].generated_tokens > 4
     for method in ("cot", "soft_reasoning", "self_consistency", "cot_decoding", "prefix_scorer"):
-        short = reasoner.solve({**asked, "max_new_tokens": 4}, method=method)
+        short = reasoner.solve(asked, method=method, max_new_tokens=4)
         assert max(candidate.generated_tokens for candidate in short.candidates) == 4
     stop = reply[10:14]
-    stopped = reasoner.solve({**asked, "stop": [stop]}, method="cot")
+    stopped = reasoner.solve(asked, method="cot", stop=[stop])
     assert stopped.text == reply[: reply.index(stop)]
     searched = reasoner.solve(asked, rounds=0)
     assert tokenizer.decode(tokenizer.encode(text)) in "".join(searched.prompt)
@@ -79,8 +79,7 @@ def test_a_question_with_its_whole_prompt(reasoner):
     ("wrong", "message"),
     [
         ({"prompt": ["a"]}, "expected a prompt that is a string or token ids, got \\['a'\\]"),
-        ({"prompt": "Q", "stop": "\n"}, "expected stop to be a list of non-empty strings"),
-        ({"stop": ["x"]}, "expected stop and max_new_tokens with a prompt"),
+        ({"prompt": "Q", "stop": ["x"]}, "expected .*keys among question, id, .*, got 'stop'"),
         ({"anwser_type": "number"}, "expected .*keys among question, id, .*, got 'anwser_type'"),
     ],
 )

@@ -39,6 +39,11 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["point=null", "method=soft_token"], "point: expected a path, got None"),
         (["+method._partial_=true"], "method: expected an object with solve, got functools.partial"),
         (["verifier._target_=builtins.dict"], "verifier: expected an object with verify, got {}"),
+        (["method.verifier=null"], "method.verifier: expected an object with verify, got None"),
+        (
+            ["+experiment=swep_sigma"],
+            "a name that exists, got swep_sigma; did you mean sweep_sigma?",
+        ),
         (["label=[a]"], "label: expected a text, got ['a']"),
         (["label=é"], "label=é: expected key=value, got something else; put a value with other"),
         (["delta=0.2,0.5"], "delta=0.2,0.5: expected one value, got several; soft-reasoning sweep runs each"),

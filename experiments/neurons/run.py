@@ -28,9 +28,9 @@ from soft_reasoning.cli.compose import compose_config
 from soft_reasoning.configuration.context import build_context, build_engine, build_method
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.lab.data import build_dataset
-from soft_reasoning.schedule.method import Context
+from soft_reasoning.schedule.method import Context, Generate
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.types import Completion, Generate, Problem, Request, UserError, seed_for
+from soft_reasoning.types import Completion, Problem, Request, UserError, seed_for
 
 PILOT = 20
 MIXED = (0.2, 0.8)

@@ -36,7 +36,9 @@ def one_line(error: BaseException) -> str | None:
         case MissingConfigException(missing_cfg_file=str(file)) if file:
             group, _, name = file.rpartition("/")
             names = [choice for choice in error.options or () if not choice.startswith("_")]
-            return f"{group}: expected one of {', '.join(names) or 'none'}, got {name}{near(name, names)}"
+            fix = near(name, names)
+            known = "a name that exists" if fix else f"one of {', '.join(names) or 'none'}"
+            return f"{group}: expected {known}, got {name}{fix}"
         case HydraException() if several := re.match(r"Ambiguous value for argument '(.+?)' 1\.", text):
             return (
                 f"{several[1]}: expected one value, got several; soft-reasoning sweep runs each, brackets "

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import shortened
 from soft_reasoning.cli.launch import one_line_errors
 from soft_reasoning.configuration.context import Config
 from soft_reasoning.configuration.parts import Setting, make
@@ -24,7 +25,7 @@ from soft_reasoning.lab.runs.manifest import method_name
 from soft_reasoning.lab.runs.records import in_order, read_records
 from soft_reasoning.lab.runs.runner import regrade
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import UserError, shortened
+from soft_reasoning.types import UserError
 
 PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
@@ -81,10 +82,7 @@ def regrade_main(words: Sequence[str]) -> None:
     with one_line_errors():
         for change in arguments.changes:
             if not change.startswith((PREFIX, CHOICE)) or "=" not in change:
-                raise UserError(
-                    f"expected grader=NAME or grader.key=value after the run's folder, got {change}; see "
-                    "--help"
-                )
+                raise UserError(f"expected grader=NAME or grader.key=value, got {change}; see --help")
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
         runs = [] if (folder / MANIFEST).is_file() else finished_runs(folder)

@@ -9,39 +9,14 @@ from importlib import import_module
 
 import soft_reasoning
 
-HERE = "soft_reasoning.cli"
 COMMANDS = {
-    "run": (
-        f"{HERE}.run:main",
-        "[group=choice] [key=value]",
-        "solve a data set; the same command continues an interrupted run",
-    ),
-    "compare": (
-        f"{HERE}.run:compare_main",
-        "METHOD METHOD ... [options]",
-        "run several methods on the same problems",
-    ),
-    "sweep": (
-        f"{HERE}.run:sweep_main",
-        "[key=a,b] [options]",
-        "run every combination of values and compare the results",
-    ),
-    "tune": (
-        f"{HERE}.tune:main",
-        "[dataset=FILE] [options]",
-        "learn soft tokens or a judge from a task's questions",
-    ),
-    "serve": (f"{HERE}.serve:main", "[options] [port=8000]", "answer requests in the format of OpenAI's API"),
-    "regrade": (
-        f"{HERE}.finished:regrade_main",
-        "FOLDER [grader.key=value]",
-        "grade a finished run again, without a model",
-    ),
-    "show": (
-        f"{HERE}.finished:show_main",
-        "FOLDER [PROBLEM]",
-        "show a run's results, or explain one problem; --tables writes its tables",
-    ),
+    "run": ("run:main", "[group=choice] [key=value]", "solve a data set, or continue an interrupted run"),
+    "compare": ("run:compare_main", "METHOD METHOD ... [options]", "run methods on the same problems"),
+    "sweep": ("run:sweep_main", "[key=a,b] [options]", "run every combination of values and compare"),
+    "tune": ("tune:main", "[dataset=FILE] [options]", "learn soft tokens or a judge from a task's questions"),
+    "serve": ("serve:main", "[options] [port=8000]", "answer requests in the format of OpenAI's API"),
+    "regrade": ("finished:regrade_main", "FOLDER [grader.key=value]", "grade a run again, without a model"),
+    "show": ("finished:show_main", "FOLDER [PROBLEM]", "show results, explain one problem, or write tables"),
 }
 """For each command: its function, which takes the words after the command; its usage; and what it does."""
 
@@ -71,7 +46,7 @@ def main() -> None:
         print(f"soft-reasoning {soft_reasoning.__version__}")
     elif command in COMMANDS:
         module, _, function = COMMANDS[command][0].partition(":")
-        getattr(import_module(module), function)(words)
+        getattr(import_module(f"soft_reasoning.cli.{module}"), function)(words)
     else:
         print(
             f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",

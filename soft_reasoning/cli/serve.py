@@ -62,9 +62,7 @@ def register_server() -> None:
     try:
         from soft_reasoning.serve.settings import Settings
     except ImportError as error:
-        raise UserError(
-            f"serve: expected FastAPI and uvicorn, got none ({error}); pip install fastapi uvicorn openai"
-        ) from error
+        raise UserError(f"serve: {error}; pip install fastapi uvicorn openai") from error
     help = {"help": {"header": HEADER.format(keys=fill(", ".join(Settings.model_fields), 100))}}
     key = "${oc.env:SOFT_REASONING_API_KEY,null}"
     short = {"host": "host", "port": "port"}
@@ -91,16 +89,18 @@ def build_reasoner(job: Job) -> SoftReasoner:
     options = Options(seed=config["seed"], max_tokens=config["max_tokens"], max_seconds=config["max_seconds"])
     if "method" in typed_keys(job.words):
         options["method"] = method.name
-    path = config["model"]["path"]
-    setup = Setup(model=path, setting=setting, prompt=prompt, method=method, options=options)
-    return SoftReasoner.from_setup(
-        setup=setup,
-        cache=config["cache"],
-        grader=make(config["grader"], "grader"),
+    setup = Setup(
+        model=config["model"]["path"],
+        setting=setting,
+        prompt=prompt,
+        method=method,
+        options=options,
         exemplars=build_dataset(config).exemplars() if config["dataset"]["shots"] else (),
+        grader=make(config["grader"], "grader"),
+        cache=config["cache"],
         max_live=config["max_live"],
-        engine=build_engine(config),  # last: what the others refuse leaves no server behind
     )
+    return SoftReasoner.from_setup(build_engine(config), setup)  # last: what is refused starts no server
 
 
 def serve(job: Job) -> None:

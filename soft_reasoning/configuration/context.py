@@ -95,10 +95,7 @@ def build_engine(config: Config) -> Engine:
     """Load the model of a configuration: its ``engine``, a choice as plain data, and its ``model``."""
     settings = config["engine"]
     if config["model"].get("adapter") and "adapter" not in settings:
-        raise UserError(
-            f"model.adapter: expected an engine that loads adapters, got {settings['_target_']}; use "
-            "engine=hf"
-        )
+        raise UserError(f"model.adapter: expected engine=hf, which loads one, got {settings['_target_']}")
     engine: Engine = make(settings, "engine")
     engine.settings = {name: make(value) for name, value in settings.items()}
     return engine

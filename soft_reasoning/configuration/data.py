@@ -53,9 +53,7 @@ def conf_dir() -> Path:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return folder
-    raise UserError(
-        f"expected the configuration in {package / 'conf'}, found none; install the package again"
-    )
+    raise UserError(f"expected the configuration in {package / 'conf'}; install the package again")
 
 
 @cache

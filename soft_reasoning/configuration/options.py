@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any, TypedDict, TypeGuard, cast
+from typing import Any, TypedDict, cast
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import NoSuchOption, OptionError, whole
-from soft_reasoning.configuration.parts import Setting, imported, limited, near, parameters
+from soft_reasoning.checks import NoSuchOption, OptionError, texts, whole
+from soft_reasoning.configuration.parts import Setting, check_part, imported, limited, near, parameters
 from soft_reasoning.configuration.registry import GROUPS, PARTS
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.judge.final import FinalAnswer
@@ -150,9 +150,7 @@ def checked(options: Mapping[str, object], where: str) -> Options:
     Limits(values.get("max_tokens"), values.get("max_seconds"))
     whole("seed", values.get("seed", 0), least=0)
     whole("max_new_tokens", values.get("max_new_tokens", 1), least=1)
-    stop = values.get("stop", ())
-    if not _are_texts(stop) or not all(stop):
-        raise UserError(f"stop: expected a list of non-empty strings, got {stop!r:.80}")
+    texts("stop", values.get("stop", ()))
     if not isinstance(method := values.get("method"), str | None):
         check_method(method)
     return values
@@ -216,6 +214,7 @@ def _replaced(method: Method, options: Options, setting: Setting) -> Method:
             value = setting.build(name, value, **_required(name, value, options))
         elif name == "verifier":
             value = as_verifier(value)
+        check_part(value, name)
         _put(changes, method, path.split("."), value, name, method.name)
     try:
         return replace(cast(Any, method), **changes) if changes else method
@@ -258,9 +257,3 @@ def _put(
 def path_of(method: Method, name: str) -> str:
     """Return the path of the field that an option sets."""
     return getattr(method, "short", {}).get(name.rstrip("_"), name)
-
-
-def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
-    return isinstance(value, list | tuple) and all(
-        isinstance(text, str) for text in cast(Sequence[object], value)
-    )

@@ -23,8 +23,10 @@ from soft_reasoning.types import MAX_NEW_TOKENS
 FIELDS = {"optimiser": "search"}
 """Fields of classes that are named otherwise than their group."""
 NEEDED = {
-    **{"engine": "step", "grader": "extract", "launcher": "solve"},
-    **{"method": "solve", "tune": "max_new_tokens", "verifier": "verify"},
+    **{"batch": "choose", "candidate_points": "draw", "decoding": "temperature", "embedding": "bind"},
+    **{"engine": "step", "final": "choose", "grader": "extract", "launcher": "solve", "method": "solve"},
+    **{"optimiser": "propose", "programs": "write", "reward": "coherence_of", "search": "propose"},
+    **{"stopping": "reason", "surrogate": "model", "tune": "max_new_tokens", "verifier": "verify"},
 }
 """What the objects of a group must have."""
 RESERVED = ("_target_", "_partial_", "_convert_")
@@ -125,28 +127,32 @@ def make(data: Any, key: str = "") -> Any:
 
     Raises:
         OptionError: With the full key of the option, for a class that cannot be imported, options that it
-            does not take, and a value that it rejects.
+            does not take, a value that it rejects, and what is no part where one is needed.
     """
+    part = data
     if isinstance(data, Mapping):
-        inside = {
+        part = {
             name: make(value, f"{key}.{name}".lstrip("."))
             for name, value in cast(Mapping[str, Any], data).items()
             if name not in RESERVED
         }
-        if "_target_" not in data:
-            return inside
-        target, later = imported(data["_target_"], key), bool(data.get("_partial_"))
-        _check_options(target, inside, key, later)
-        try:
-            part = partial(target, **inside) if later else target(**inside)
-        except OptionError as error:
-            raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
-        if not hasattr(part, wanted := NEEDED.get(key.rpartition(".")[2], "__class__")):
-            raise OptionError(key, f"expected an object with {wanted}, got {part!r:.60}")
-        return part
-    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        return [make(value, key) for value in cast(Sequence[Any], data)]
-    return data
+        if "_target_" in data:
+            target, later = imported(data["_target_"], key), bool(data.get("_partial_"))
+            _check_options(target, part, key, later)
+            try:
+                part = partial(target, **part) if later else target(**part)
+            except OptionError as error:
+                raise type(error)(f"{key}.{error.name}".lstrip("."), error.message) from error
+    elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        part = [make(value, key) for value in cast(Sequence[Any], data)]
+    check_part(part, key)
+    return part
+
+
+def check_part(part: object, key: str) -> None:
+    """Raise an OptionError for what cannot be the part at ``key``."""
+    if not hasattr(part, wanted := NEEDED.get(key.rpartition(".")[2], "__class__")):
+        raise OptionError(key, f"expected an object with {wanted}, got {part!r:.60}")
 
 
 def imported(name: object, key: str) -> Callable[..., Any]:

@@ -162,7 +162,6 @@ VERIFIERS = {
     "oracle": Part(Oracle, chooses={"final": "reward_vote"}),  # a perfect judge is not to be outvoted
 }
 
-_ONLY_K = {"k": "samples"}
 _VOTES: dict[str, Any] = {
     "decoding": Part(Sampling, temperature=0.8, top_k=50),
     "verifier": Part(NoVerifier),
@@ -178,7 +177,7 @@ METHODS = {
     "best_of_n": Part(
         VerifiedSampling,
         name="best_of_n",
-        short=_ONLY_K,
+        short={"k": "samples"},
         stopping=Part(Stopping, rounds=0, rule="none"),
         final=Part(FinalAnswer, rule="best_reward"),
     ),
@@ -186,13 +185,6 @@ METHODS = {
     "cot": Part(ChainOfThought),
     "self_consistency": Part(SelfConsistency),
     "fire": Part(SelfConsistency, name="fire", first_temperature=30.0, first_top_k=50),
-    "several_temperatures": Part(
-        SelfConsistency,
-        name="several_temperatures",
-        short=_ONLY_K,
-        samples=20,
-        temperatures=[0.4, 0.6, 0.8, 1.0, 1.2],
-    ),
     "random_soft_prompts": Part(RandomSoftPrompts),
     "soft_token": Part(SoftToken),
     "cot_decoding": Part(CotDecoding),

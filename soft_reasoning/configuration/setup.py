@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import cast
 
-from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.answers import ANSWER_TYPES, AnswerGrader
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.context import (
     Config,
@@ -20,7 +22,9 @@ from soft_reasoning.configuration.data import Entry, PromptLike, read_model, rea
 from soft_reasoning.configuration.options import FOR_ANY, Options, checked, chosen_method
 from soft_reasoning.configuration.parts import Setting
 from soft_reasoning.configuration.registry import PRESETS
+from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.method import Context, Limits, Method
+from soft_reasoning.schedule.scheduler import MAX_LIVE
 from soft_reasoning.types import MAX_NEW_TOKENS
 
 
@@ -35,6 +39,10 @@ class Setup:
         method: The default method.
         options: The default options, which are part of ``method``; those that hold for any method also act
             on other methods.
+        exemplars: Worked problems in the prompt.
+        grader: How answers are read and compared; None is that of ``setting``.
+        cache: A folder for finished completions.
+        max_live: Questions that are solved at a time.
     """
 
     model: str
@@ -42,6 +50,10 @@ class Setup:
     prompt: Config
     method: Method
     options: Options = field(default_factory=Options)
+    exemplars: Sequence[Exemplar] = ()
+    grader: AnswerGrader | None = None
+    cache: str | PathLike[str] | None = None
+    max_live: int = MAX_LIVE
 
     @classmethod
     def from_options(

@@ -20,17 +20,8 @@ from soft_reasoning.checks import OptionError, choice, counts, real, whole
 from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.judge.reward import coherence
 from soft_reasoning.judge.verifier import Verdict
-from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.types import (
-    MAX_NEW_TOKENS,
-    Candidate,
-    Completion,
-    Generate,
-    Problem,
-    Prompt,
-    Sampling,
-    UserError,
-)
+from soft_reasoning.schedule.method import Context, Generate, Steps
+from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Completion, Problem, Prompt, Sampling, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 

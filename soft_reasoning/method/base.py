@@ -11,9 +11,13 @@ from soft_reasoning.types import Completion, Problem, Result
 
 
 def majority_vote(
-    completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, object]
+    completions: Sequence[Completion],
+    problem: Problem,
+    context: Context,
+    *trace: Mapping[str, object],
+    weights: Sequence[float] | None = None,
 ) -> Result:
-    """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
+    """Return the answer of most ``weights``: unparsed answers do not vote, and the earliest wins a tie."""
     candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
-    answer = context.grader.vote(eligible_answers(candidates, problem.answer_type), problem.answer_type)
-    return Result(answer, candidates, trace)
+    answers = eligible_answers(candidates, problem.answer_type)
+    return Result(context.grader.vote(answers, problem.answer_type, weights), candidates, trace)

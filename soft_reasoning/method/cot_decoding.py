@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any, ClassVar
 
-from soft_reasoning.checks import check_sampling, choice, counts
+from soft_reasoning.checks import choice, counts
 from soft_reasoning.engine.text import decode
-from soft_reasoning.judge.final import eligible_answers
+from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import SamplingOptions, join, read_candidate, resume, solution_request
-from soft_reasoning.types import GREEDY, Completion, FinishReason, Generate, Problem, Result, UserError
+from soft_reasoning.schedule.method import Context, Generate, Steps
+from soft_reasoning.schedule.solutions import SamplingOptions, join, resume, solution_request
+from soft_reasoning.types import GREEDY, Completion, FinishReason, Problem, Result, UserError
 
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum")
@@ -48,13 +48,14 @@ class CotDecoding(SamplingOptions):
     name: str = "cot_decoding"
     short: ClassVar[Mapping[str, str]] = {"k": "paths", "temperature": "temperature"}
     needs: ClassVar[frozenset[str]] = frozenset({"ids", "logprobs"})
+    instead: ClassVar[str] = "use method.continuation=greedy"
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")
         for key, choices in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
             choice(key, getattr(self, key), choices)
         if self.continuation == "sample":
-            check_sampling(self, fix="use method.continuation=greedy")
+            super().__post_init__()
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request, engine = solution_request(problem, context, self.max_new_tokens), context.engine
@@ -78,17 +79,14 @@ class CotDecoding(SamplingOptions):
             sampling=self.sampling if self.continuation == "sample" else GREEDY,
             top_logprobs=0 if self.aggregate == "majority" else MARGIN,
         )
-        seeds = [context.stream(problem.id, "sample", i) for i in range(len(starts))]
-        requests = [replace(path_request, seed=seed) for seed in seeds]
+        indices = range(len(starts))
+        requests = [replace(path_request, seed=context.stream(problem.id, "sample", i)) for i in indices]
         paths = yield from resume(requests, starts, engine)
-        candidates = tuple(read_candidate(path, problem, context) for path in paths)
         deltas = None if self.aggregate == "majority" else _deltas(problem, paths, context)
         first_tokens = [engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        answers = eligible_answers(candidates, problem.answer_type)
-        answer = context.grader.vote(answers, problem.answer_type, weights)
-        return Result(answer, candidates, (trace,))
+        return majority_vote(paths, problem, context, trace, weights=weights)
 
 
 def _deltas(problem: Problem, paths: Sequence[Completion], context: Context) -> list[float | None]:

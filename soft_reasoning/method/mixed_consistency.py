@@ -13,7 +13,7 @@ from os import PathLike
 from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import check_sampling, counts, real
+from soft_reasoning.checks import counts, real
 from soft_reasoning.judge.final import eligible_answers, lead_probability, same_answers
 from soft_reasoning.judge.programs import Programs
 from soft_reasoning.schedule.method import Context, Steps
@@ -58,8 +58,8 @@ class MixedConsistency(SamplingOptions):
     short: ClassVar[Mapping[str, str]] = {**SamplingOptions.short, "probe": "probe"}
 
     def __post_init__(self) -> None:
-        counts(self, "samples", "wave", "max_new_tokens")
-        check_sampling(self)
+        super().__post_init__()
+        counts(self, "samples", "wave")
         real("confidence", self.confidence, above=0.5, most=1.0)
         real("program_weight", self.program_weight, above=0.0)
         real("repeat_weight", self.repeat_weight, least=0.0, most=1.0)

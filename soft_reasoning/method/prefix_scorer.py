@@ -6,19 +6,18 @@ does not state K, M or the scorer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from soft_reasoning.checks import counts, real
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import ask_yes_no, join, solution_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Completion, FinishReason, Generate, Problem, Result, Sampling
+from soft_reasoning.types import MAX_NEW_TOKENS, Completion, FinishReason, Problem, Result, Sampling
 
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is correct so far; its field is {partial}."""
@@ -65,24 +64,15 @@ class PrefixScorer:
                 prefix, value = replace(prefix, finish_reason=FinishReason.BUDGET), None
                 break
             longer = [join(prefix, part, request, context.engine, unfinished=True) for part in blocks]
-            values = yield from prefix_values(problem, [solution.text for solution in longer], context)
+            texts = [" ".join(solution.text.split()) for solution in longer]
+            prompts = [context.prompts.task(TASK, problem.without_gold(), partial=text) for text in texts]
+            try:
+                values = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
+            except BudgetSpent:  # all count the same, and the solution so far remains
+                values = torch.zeros(len(prompts), dtype=torch.float64)
             best = int(values.argmax())
-            texts = [block.text for block in blocks]
-            trace.append({"values": values.tolist(), "chosen": best, "blocks": texts})
+            written = [block.text for block in blocks]
+            trace.append({"values": values.tolist(), "chosen": best, "blocks": written})
             prefix, value = longer[best], float(values[best])
         result = majority_vote([prefix], problem, context, *trace)
         return replace(result, candidates=(replace(result.candidates[0], verified=value),))
-
-
-def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) -> Steps[Tensor]:
-    """Return the probability of Yes against No to the question whether each solution is correct so far.
-
-    Returns:
-        (n,) float64.
-    """
-    problem = problem.without_gold()
-    prompts = [context.prompts.task(TASK, problem, partial=" ".join(text.split())) for text in solutions]
-    try:
-        return (yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier"))
-    except BudgetSpent:  # all count the same, and the solution so far remains
-        return torch.zeros(len(prompts), dtype=torch.float64)

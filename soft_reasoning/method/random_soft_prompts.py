@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import torch
 
-from soft_reasoning.checks import check_sampling, counts, real
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, solution_request
-from soft_reasoning.types import Generate, Problem, Result, generator_for
+from soft_reasoning.types import Problem, Result, generator_for
 
 MEAN_ROWS = 1024
 """Number of embeddings, spread over the vocabulary, from which the mean is computed."""
@@ -43,9 +43,9 @@ class RandomSoftPrompts(SamplingOptions):
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        counts(self, "samples", "tokens", "max_new_tokens")
+        super().__post_init__()
+        counts(self, "samples", "tokens")
         real("scale", self.scale, least=0.0)
-        check_sampling(self)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         mean, deviation = moments(context.engine)

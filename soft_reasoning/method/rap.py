@@ -16,12 +16,12 @@ from statistics import fmean
 from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import check_sampling, counts, real, whole
+from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions, ask_yes_no
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result
+from soft_reasoning.types import Candidate, Completion, Problem, Prompt, Request, Result
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
@@ -119,15 +119,16 @@ class ReasoningViaPlanning(SamplingOptions):
     name: str = "rap"
     short: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}
     needs: ClassVar[frozenset[str]] = frozenset({"ids", "logits"})
+    instead: ClassVar[str] = "questions and answers are sampled"
 
     def __post_init__(self) -> None:
-        counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")
+        super().__post_init__()
+        counts(self, "actions", "answers", "chunk", "depth", "iterations")
         for key in ("usefulness_weight", "expected_confidence"):
             real(key, getattr(self, key), least=0.0, most=1.0)
         if self.shots is not None:
             whole("shots", self.shots, least=1)
         real("exploration", self.exploration, least=0.0)
-        check_sampling(self, fix="questions and answers are sampled")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         root = Node()

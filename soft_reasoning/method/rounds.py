@@ -11,9 +11,9 @@ from soft_reasoning.judge.final import FinalAnswer, SearchHistory, lead_probabil
 from soft_reasoning.judge.programs import ProgramVerifier
 from soft_reasoning.judge.reward import Reward, rewards_of
 from soft_reasoning.judge.verifier import NoVerifier, Verdict, Verifier, verify
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Round, Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, FinishReason, Problem, Result, Round
+from soft_reasoning.types import Candidate, FinishReason, Problem, Result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import check_sampling, choice, counts, whole
+from soft_reasoning.checks import choice, counts, whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.text import decode
 from soft_reasoning.judge.reward import rewards_of
@@ -26,7 +27,7 @@ from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.schedule.effects import BudgetSpent, answers, grouped
 from soft_reasoning.schedule.job import Job
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Effect, Generate, Steps
 from soft_reasoning.schedule.solutions import greedy_tokens, read_candidate, solution_request
 from soft_reasoning.search.embedding import Embedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
@@ -34,8 +35,6 @@ from soft_reasoning.search.points import Proposal
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
-    Effect,
-    Generate,
     Problem,
     Prompt,
     Request,
@@ -96,8 +95,6 @@ class SoftReasoning(VerifiedMethod):
         whole("k", self.k, least=2)
         counts(self, "scope", "max_new_tokens")
         choice("placement", self.placement, PLACEMENTS)
-        if getattr(self.decoding, "temperature", None) != 0:
-            check_sampling(self.decoding, "decoding.", fix="0 is greedy decoding")
 
     @property
     def independent(self) -> bool:
@@ -105,7 +102,7 @@ class SoftReasoning(VerifiedMethod):
         return getattr(self.optimiser, "independent", False)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        space = yield from self.open(problem, context)
+        space = yield from SearchSpace.open(problem, context, self)
         rounds = Rounds(self, problem, context)
         stream = generator_for(context.seed, problem.id, "initial")
         points, summary = self.optimiser.initial(self.k, space.dim, stream), None
@@ -117,10 +114,6 @@ class SoftReasoning(VerifiedMethod):
             points, summary = proposal.points, proposal.summary()
         rounds.trace[0]["anchor"] = space.anchor
         return rounds.result()
-
-    def open(self, problem: Problem, context: Context) -> Steps[SearchSpace]:
-        """Return the question's search space."""
-        return (yield from SearchSpace.open(problem, context, self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +187,10 @@ class SearchSpace:
 
         ``first`` is the number of earlier candidates.
         """
+        asked = partial(solution_request, self.problem, self.context, self.method.max_new_tokens)
+        asked = partial(asked, position=self.position, sampling=self.method.decoding)
         completions = yield Generate(
-            [self.request(x, first + i) for i, x in enumerate(self.subspace(points))]
+            [asked(index=first + i, soft=x) for i, x in enumerate(self.subspace(points))]
         )
         coherence, openings = self.method.reward.coherence_of, self.openings(points)
         candidates = [
@@ -223,18 +218,6 @@ class SearchSpace:
         nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), 1))
         rows = [[next(nearest)[0][0] for _ in range(soft.shape[1])] for _ in points]
         return [decode(engine.tokenizer, row) for row in rows]
-
-    def request(self, soft: Tensor, index: int) -> Request:
-        """Return the request for the completion after ``soft`` (m, D); ``index`` selects its random draws."""
-        return solution_request(
-            self.problem,
-            self.context,
-            self.method.max_new_tokens,
-            index=index,
-            soft=soft,
-            position=self.position,
-            sampling=self.method.decoding,
-        )
 
     def state(self, rounds: Rounds, k: int) -> SearchState:
         """Return what an optimiser reads to propose the next ``k`` points."""

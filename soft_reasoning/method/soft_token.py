@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import torch
 
-from soft_reasoning.checks import counts, real, whole
+from soft_reasoning.checks import counts, real
 from soft_reasoning.method.base import majority_vote
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions
 from soft_reasoning.task.space import TaskPoint, task_request
-from soft_reasoning.types import Generate, Problem, Result
+from soft_reasoning.types import Problem, Result, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +43,9 @@ class SoftToken(SamplingOptions):
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
-        real("temperature", self.temperature, least=0.0)
-        whole("top_k", self.top_k, least=0)
-        real("top_p", self.top_p, above=0.0, most=1.0)
+        Sampling(self.temperature, self.top_k, self.top_p)  # which checks them
         if self.samples > 1:
-            fix = "several greedy solutions are equal"
-            real("temperature", self.temperature, above=0.0, fix=fix)
+            real("temperature", self.temperature, above=0.0, fix="several greedy solutions are equal")
         object.__setattr__(self, "point", TaskPoint.load(self.point))
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.checks import check_sampling, counts
+from soft_reasoning.checks import counts, real
 from soft_reasoning.method.rounds import Rounds, VerifiedMethod
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
@@ -45,7 +45,8 @@ class VerifiedSampling(VerifiedMethod):
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
-        check_sampling(self.decoding, "decoding.", fix="use decoding=sampled with a temperature above 0")
+        fix = "use decoding=sampled with a temperature above 0"
+        real("decoding.temperature", self.decoding.temperature, above=0.0, fix=fix)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         rounds = Rounds(self, problem, context)

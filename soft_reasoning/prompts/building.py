@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from soft_reasoning.checks import choice, form
-from soft_reasoning.prompts.chat import ChatTemplate, Message, PromptEncoder
+from soft_reasoning.prompts.chat import COMPLETION, ChatTemplate, Message, PromptEncoder
 from soft_reasoning.prompts.wording import Exemplar, Wording
 from soft_reasoning.thoughts import CHANNELS, MARKS, Marks, opened, split
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
@@ -78,10 +78,7 @@ class Prompts:
         elif layout == "auto":
             layout = "chat" if template else "completion"
         if layout == "chat" and not template:
-            raise UserError(
-                "prompt.layout=chat: this model's tokenizer has no chat template; "
-                "use prompt.layout=completion"
-            )
+            raise UserError(f"prompt.layout=chat: this tokenizer has no chat template; {COMPLETION}")
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer: Any = tokenizer
@@ -139,23 +136,18 @@ class Prompts:
             UserError: If the question is empty.
         """
         prompt, (stop, limit) = self._solution(problem), self._ending
-        if problem.given is not None:
-            limit = prompt.max_new_tokens
-        elif limit is None:
+        if limit is None and problem.given is None:
             limit = self._max_new_tokens
         return replace(prompt, stop=(*prompt.stop, *stop), max_new_tokens=limit, schema=problem.schema)
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
-        if (complete := problem.given) is not None:
+        if (text := problem.given) is not None:
             if self.tokenizer is None:
-                raise UserError(
-                    "expected messages for this server, got a complete prompt; give model.tokenizer"
-                )
-            text = complete.prompt
+                raise UserError("expected messages for this server, got a prompt; give model.tokenizer")
             ids = self._encode_text(text) if isinstance(text, str) else text
             thinks = opened(text if isinstance(text, str) else self.tokenizer.decode(list(text))) is not None
-            return Prompt(ids, 0, complete.stop, complete.max_new_tokens, thinks)
+            return Prompt(ids, thinks=thinks)
         prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
         return replace(prompt, thinks=self.marks is not None)
 

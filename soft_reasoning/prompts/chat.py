@@ -75,7 +75,7 @@ class ChatTemplate:
         }
         self._roles_of_parts = lru_cache(self._find_roles_of_parts)
 
-    def render(self, messages: Sequence[Message], **options: Any) -> str:
+    def render(self, messages: Sequence[Message], **options: object) -> str:
         """Return the prompt's text, which ends with the assistant's header.
 
         ``options`` replace those of the class.
@@ -109,7 +109,7 @@ class ChatTemplate:
                 best, reason = lost, why
         raise reason
 
-    def _apply(self, messages: Sequence[Message], of_parts: frozenset[str], **options: Any) -> str:
+    def _apply(self, messages: Sequence[Message], of_parts: frozenset[str], **options: object) -> str:
         entries = [
             {"role": role, "content": [{"type": "text", "text": text}] if role in of_parts else text}
             for role, text in messages

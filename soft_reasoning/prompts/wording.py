@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from soft_reasoning.checks import OptionError, form
+from soft_reasoning.checks import OptionError, form, texts
 from soft_reasoning.types import UserError
 
 T = TypeVar("T")
@@ -60,10 +60,8 @@ class ReviewWording:
             UserError: If the wording has fewer.
         """
         if shots is not None and shots > len(self.exemplars):
-            raise UserError(
-                f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
-                f"this prompt, got {shots}"
-            )
+            count = len(self.exemplars)
+            raise UserError(f"verifier.shots: expected at most {count}, this prompt's reviews, got {shots}")
         text = self.head
         for entry in self.exemplars[:shots]:
             shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]
@@ -93,7 +91,7 @@ class TaskWording:
     stop: Sequence[str] = ()
 
     def __post_init__(self) -> None:  # ``Prompts.task`` checks ``ask``, whose fields the method names
-        _check_stop(self.stop)
+        texts("stop", self.stop)
         _check_texts(self, "head", "cue")
         form("step", self.step, {"asked": "", "answered": ""})
 
@@ -135,7 +133,7 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_stop(self.stop)
+        texts("stop", self.stop)
         _check_texts(self, "head", "cue")
         form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
@@ -169,8 +167,3 @@ def _check_texts(wording: object, *names: str) -> None:
     for name in names:
         if not isinstance(text := getattr(wording, name), str):
             raise OptionError(name, f"expected a string, got {text!r}")
-
-
-def _check_stop(stop: object) -> None:
-    if not isinstance(stop, list | tuple) or not all(text and isinstance(text, str) for text in stop):
-        raise OptionError("stop", f"expected a list of non-empty strings, got {stop!r}")

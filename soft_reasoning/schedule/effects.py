@@ -23,17 +23,8 @@ import torch
 
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.job import BudgetSpent, Clock, Job
-from soft_reasoning.types import (
-    Completion,
-    Effect,
-    FinishReason,
-    Generate,
-    Prompt,
-    Request,
-    Round,
-    Usage,
-    UserError,
-)
+from soft_reasoning.schedule.method import Effect, Generate, Round
+from soft_reasoning.types import Completion, FinishReason, Prompt, Request, Usage, UserError
 
 T = TypeVar("T")
 
@@ -55,7 +46,7 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Job], Any], Sequence[Any]]
+Answer = Callable[[Sequence[Job], Engine], Sequence[Any]]
 """Returns an answer or a :class:`Submitted` for every job; the second argument is the engine."""
 
 
@@ -98,9 +89,7 @@ def answer_together(jobs: Sequence[Job], engine: Engine, clock: Clock) -> Sequen
     kind = type(jobs[0].effect)
     if kind not in _HANDLERS:
         registered = ", ".join(known.__name__ for known in _HANDLERS)
-        raise UserError(
-            f"expected an effect registered with effects.answers ({registered}), got {kind.__name__}"
-        )
+        raise UserError(f"expected an effect with a function ({registered}), got {kind.__name__}")
     answer, time = _HANDLERS[kind]
     with clock.measure(time):
         results: Any = answer(jobs, engine)

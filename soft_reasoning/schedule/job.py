@@ -13,20 +13,20 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from soft_reasoning.engine.running import RunningRequest
 from soft_reasoning.engine.text import prompt_text
-from soft_reasoning.schedule.method import Context, Limits, Method, Steps, check_method, check_result
-from soft_reasoning.thoughts import split
-from soft_reasoning.types import (
-    Completion,
-    FinishReason,
+from soft_reasoning.schedule.method import (
+    Context,
     Generate,
-    Problem,
-    Request,
-    Result,
+    Limits,
+    Method,
     Round,
-    Usage,
-    UserError,
+    Steps,
+    check_method,
+    check_result,
 )
+from soft_reasoning.thoughts import split
+from soft_reasoning.types import Completion, FinishReason, Problem, Request, Result, Usage, UserError
 
 E_co = TypeVar("E_co", covariant=True, default=Any)
 
@@ -199,7 +199,7 @@ class Job(Future[Result], Generic[E_co]):
         text, request = self.context.engine.stops.decode([*rows[0].ids]), rows[0].request
         return split(text[: max(0, len(text) - max(32, *map(len, request.stop)))], request.thinks)
 
-    def _rows(self) -> list[Any]:
+    def _rows(self) -> list[RunningRequest]:
         """The unfinished requests of the effect."""
         queued, submitted = self.context.engine.queued, self.submitted
         rows = [queued.get(ticket) for ticket in ([] if submitted is None else submitted.tickets)]

@@ -1,8 +1,8 @@
-"""What a method is, a generator for one problem, and the run's context, which methods and verifiers read."""
+"""What a method is, a generator of effects for one problem, and the context that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.types import Candidate, Effect, Problem, Result, UserError, seed_for
+from soft_reasoning.types import Candidate, Problem, Request, Result, UserError, seed_for
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,47 @@ class Context:
         return seed_for(self.seed, *stage)
 
 
+class Effect:
+    """A value that a method yields; a function registered by ``effects.answers`` for its type answers it."""
+
+
+@dataclass(frozen=True)
+class Generate(Effect):
+    """Complete requests; the answer is a list of :class:`Completion`.
+
+    Attributes:
+        requests: The requests.
+        engine: The engine of a second model; None uses the run's engine.
+    """
+
+    requests: Sequence[Request]
+    engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        requests: object = self.requests
+        if not isinstance(requests, list | tuple) or not all(isinstance(r, Request) for r in requests):
+            raise UserError(f"Generate: expected a list of Requests, got {requests!r:.80}")
+
+
+@dataclass(frozen=True)
+class Round(Effect):
+    """A finished round, for observers; the answer says whether the problem's budget ends here.
+
+    The answer is "max_tokens", "max_seconds", or None if the budget allows another round.
+
+    Attributes:
+        problem: The problem.
+        number: The round's number, from 0.
+        candidates: Its candidates.
+        trace: The round's entry of the trace.
+    """
+
+    problem: Problem
+    number: int
+    candidates: Sequence[Candidate]
+    trace: Mapping[str, object]
+
+
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their answers and returns a T."""
@@ -102,7 +143,7 @@ class Method(Protocol):
         ...
 
 
-def check_method(method: Any) -> None:
+def check_method(method: object) -> None:
     """Check that ``method`` is an object with a name and ``solve(problem, context)``.
 
     Raises:
@@ -115,7 +156,7 @@ def check_method(method: Any) -> None:
         raise UserError(f"{wanted}, got {method!r:.80}")
 
 
-def check_result(method: Any, result: Any) -> Result:
+def check_result(method: object, result: object) -> Result:
     """Return what ``method`` returned, if it is a result.
 
     Raises:

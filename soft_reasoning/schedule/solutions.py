@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
 from soft_reasoning.schedule.effects import BudgetSpent, next_logits
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Effect, Generate, Steps
 from soft_reasoning.thoughts import answer_start
 from soft_reasoning.types import (
     MAX_NEW_TOKENS,
     Candidate,
     Completion,
-    Effect,
     FinishReason,
-    Generate,
     Problem,
     Prompt,
     Request,
@@ -38,6 +37,9 @@ class SamplingOptions:
         top_k: Number of likeliest tokens that are sampled from; 0 is off.
         top_p: Total probability of the likeliest tokens that are sampled from; 1 is off.
         max_new_tokens: Tokens per solution.
+
+    Raises:
+        OptionError: For a value out of its range.
     """
 
     temperature: float = 0.8
@@ -45,6 +47,13 @@ class SamplingOptions:
     top_p: float = 1.0
     max_new_tokens: int = MAX_NEW_TOKENS
     short: ClassVar[Mapping[str, str]] = {"k": "samples", "temperature": "temperature"}
+    instead: ClassVar[str] = "method=cot is greedy decoding"
+    """Advice for a temperature of 0, at which nothing is sampled."""
+
+    def __post_init__(self) -> None:
+        counts(self, "max_new_tokens")
+        real("temperature", self.temperature, above=0.0, fix=self.instead)
+        Sampling(self.temperature, self.top_k, self.top_p)  # which checks the others
 
     @property
     def sampling(self) -> Sampling:
@@ -62,7 +71,7 @@ def solution_request(
     """
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
-    limit = prompt.token_limit(max_new_tokens)
+    limit = max_new_tokens if prompt.max_new_tokens is None else prompt.max_new_tokens
     return prompt.request(max_new_tokens=limit, seed=seed, **fields)
 
 
@@ -112,17 +121,6 @@ def read_candidate(
     )
 
 
-def _request_rest(request: Request, begin: Completion, engine: Engine) -> Request | None:
-    """Return the request for the rest of ``request`` after ``begin``; None if ``begin`` is complete."""
-    ids = request.prompt_ids + begin.token_ids
-    left = request.max_new_tokens - begin.generated_tokens
-    room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
-    if begin.generated_tokens and (begin.finish_reason != FinishReason.LENGTH or min(left, room) < 1):
-        return None
-    thinks = answer_start(begin.text, request.thinks) is None
-    return replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
-
-
 def join(
     begin: Completion, rest: Completion, request: Request, engine: Engine, *, unfinished: bool = False
 ) -> Completion:
@@ -150,14 +148,18 @@ def join(
 def resume(
     requests: Sequence[Request], begins: Sequence[Completion], engine: Engine
 ) -> Steps[list[Completion]]:
-    """Complete each of ``requests`` from its entry in ``begins``; complete entries stay as they are."""
-    pairs = zip(requests, begins, strict=True)
-    rest_requests = [_request_rest(request, begin, engine) for request, begin in pairs]
-    rest = iter((yield Generate([request for request in rest_requests if request is not None])))
-    return [
-        begin if request is None else join(begin, next(rest), request, engine, unfinished=True)
-        for request, begin in zip(rest_requests, begins, strict=True)
-    ]
+    """Complete each of ``requests`` from its tokens in ``begins``; complete entries stay as they are."""
+    completions, rests = [*begins], dict[int, Request]()
+    for i, (request, begin) in enumerate(zip(requests, begins, strict=True)):
+        left = request.max_new_tokens - begin.generated_tokens
+        room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
+        if begin.finish_reason == FinishReason.LENGTH and min(left, room) > 0:
+            ids = request.prompt_ids + begin.token_ids
+            thinks = answer_start(begin.text, request.thinks) is None
+            rests[i] = replace(request, prompt_ids=ids, max_new_tokens=left, thinks=thinks)
+    for i, rest in zip(rests, (yield Generate([*rests.values()])), strict=True):
+        completions[i] = join(begins[i], rest, requests[i], engine, unfinished=True)
+    return completions
 
 
 def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from soft_reasoning.schedule.method import Round
 from soft_reasoning.serve.errors import (
     ApiError,
     describe_error,
@@ -34,7 +35,7 @@ from soft_reasoning.serve.requests import ChatBody, TextBody
 from soft_reasoning.serve.responses import ChatReply, TextReply
 from soft_reasoning.serve.service import Service, Update
 from soft_reasoning.serve.settings import Settings
-from soft_reasoning.types import Round, UserError
+from soft_reasoning.types import UserError
 
 T = TypeVar("T")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]

@@ -24,7 +24,7 @@ def shutting_down() -> ApiError:
     return ApiError(503, "The server is shutting down; try another server.")
 
 
-def error_body(error: HTTPException) -> dict[str, Any]:
+def error_body(error: HTTPException) -> dict[str, object]:
     """Return the body of an answer with ``error``; half a surrogate pair is escaped."""
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
     param, code = (getattr(error, name, None) for name in ("param", "code"))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from soft_reasoning.engine.text import earliest_stop
+from soft_reasoning.schedule.method import Round
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.solution import Solution
 from soft_reasoning.thoughts import split
-from soft_reasoning.types import Candidate, Round, Usage
+from soft_reasoning.types import Candidate, Usage
 
 COMPUTED = "The answer is {answer}. This program computes it:\n\n{text}"
 DONE = "data: [DONE]\n\n"
@@ -38,7 +38,7 @@ class Written:
     reasoning: str
     finish_reason: str
     tokens: int
-    extra: dict[str, Any]
+    extra: Mapping[str, object]
 
 
 def write_choices(solution: Solution, body: Body) -> list[Written]:
@@ -95,20 +95,20 @@ class ChatReply:
         self.body = body
         self.streamed_lines: list[str] = []  # about rounds
         self.streamed_text = ""
-        self.head: dict[str, Any] = {
+        self.head: dict[str, object] = {
             "id": f"sr-{uuid.uuid4().hex}",
             "created": int(time.time()),
             "model": body.model,
         }
 
-    def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
+    def full_body(self, solutions: Sequence[Solution]) -> dict[str, object]:
         """Return the body of a response that is not streamed."""
         written = [each for s in solutions for each in write_choices(s, self.body)]
         choices = [self.choice(i, each, "message", each.reasoning) for i, each in enumerate(written)]
         rest = {"choices": choices, **_totals(solutions, written)}
         return self.whole.model_validate({**self.head, "object": self.kind, **rest}).to_dict()
 
-    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
+    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, object]:
         """Return a choice of a response, whose text stands under ``key``."""
         message = {"role": "assistant", "content": written.text, **_reasoning(reasoning)}
         return {"index": index, key: message, "logprobs": None, **_outcome(written)}
@@ -144,7 +144,7 @@ class ChatReply:
             yield self.event([], **_totals(solutions, written))
         yield DONE
 
-    def event(self, choices: list[dict[str, Any]], **more: Any) -> str:
+    def event(self, choices: list[dict[str, object]], **more: object) -> str:
         """Return a server-sent event with a chunk of the response."""
         content = {**self.head, "object": self.chunk_kind, "choices": choices, **more}
         return f"data: {self.chunk.model_validate(content).to_json(indent=None)}\n\n"
@@ -156,7 +156,7 @@ class TextReply(ChatReply):
     whole = chunk = Completion
     kind = chunk_kind = "text_completion"
 
-    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, Any]:
+    def choice(self, index: int, written: Written, key: str, reasoning: str) -> dict[str, object]:
         return {"index": index, "text": written.text, "logprobs": None, **_outcome(written)}
 
     def begin(self) -> Iterator[str]:
@@ -169,11 +169,11 @@ class TextReply(ChatReply):
         yield from ()  # prompts may be several
 
 
-def _outcome(written: Written) -> dict[str, Any]:
+def _outcome(written: Written) -> dict[str, object]:
     return {"finish_reason": written.finish_reason, "soft_reasoning": written.extra}
 
 
-def _delta(reasoning: str, **more: str) -> dict[str, Any]:
+def _delta(reasoning: str, **more: str) -> dict[str, object]:
     return {"index": 0, "delta": {**more, **_reasoning(reasoning)}, "finish_reason": None}
 
 
@@ -182,7 +182,7 @@ def _reasoning(text: str) -> dict[str, str | None]:
     return {"reasoning": text or None, "reasoning_content": text or None}
 
 
-def _totals(solutions: Sequence[Solution], written: Sequence[Written]) -> dict[str, Any]:
+def _totals(solutions: Sequence[Solution], written: Sequence[Written]) -> dict[str, object]:
     """The tokens of all work, of which those outside the choices count as reasoning, and the summary."""
     total = sum((solution.total for solution in solutions), Usage())
     prompt, generated = total.prompt_tokens, total.generated_tokens

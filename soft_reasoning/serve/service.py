@@ -16,11 +16,12 @@ from soft_reasoning.configuration.registry import METHODS
 from soft_reasoning.method.rounds import VerifiedMethod
 from soft_reasoning.questions import read_question
 from soft_reasoning.reasoner import SoftReasoner
+from soft_reasoning.schedule.method import Round
 from soft_reasoning.serve.errors import ApiError, shutting_down
 from soft_reasoning.serve.requests import Body
 from soft_reasoning.serve.settings import Settings
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Request, Round, UserError
+from soft_reasoning.types import Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from soft_reasoning.checks import check_sampling, counts, real
+from soft_reasoning.checks import counts, real
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
@@ -46,7 +46,8 @@ class ProbeFitting:
 
     def __post_init__(self) -> None:
         counts(self, "samples", "components", "max_new_tokens")
-        check_sampling(self.decoding, "decoding.", fix="several greedy solutions are equal")
+        fix = "several greedy solutions are equal"
+        real("decoding.temperature", self.decoding.temperature, above=0.0, fix=fix)
         real("strength", self.strength, above=0.0)
 
     def fit(self, problems: Sequence[Problem], context: Context, *, run: Run | None = None) -> Probe:

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.schedule.effects import next_logits
-from soft_reasoning.schedule.method import Context, Limits, Steps
+from soft_reasoning.schedule.method import Context, Generate, Limits, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
 from soft_reasoning.task.learnt import origin
 from soft_reasoning.task.space import TaskPoint, TaskSpace, task_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Generate, Problem, Usage, UserError
+from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Problem, Usage, UserError
 
 T = TypeVar("T")
 

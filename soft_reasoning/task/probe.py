@@ -20,9 +20,9 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.judge.final import same_answers
 from soft_reasoning.judge.verifier import Verdict
 from soft_reasoning.schedule.effects import BudgetSpent
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.task.learnt import Learnt
-from soft_reasoning.types import Candidate, Generate, Problem, Request
+from soft_reasoning.types import Candidate, Problem, Request
 
 DEPTH = 2 / 3
 """Share of the layers below the states that are read."""

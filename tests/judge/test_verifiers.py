@@ -9,16 +9,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.engine.fake import FakeTokenizer
 from soft_reasoning.judge.model_verifier import verdict_numbers
 from soft_reasoning.judge.verifier import NoVerifier, Oracle, Verdict, verify
-from soft_reasoning.types import (
-    Candidate,
-    Completion,
-    Generate,
-    Problem,
-    Prompt,
-    TopLogprobs,
-    UserError,
-    seed_for,
-)
+from soft_reasoning.schedule.method import Generate
+from soft_reasoning.types import Candidate, Completion, Problem, Prompt, TopLogprobs, UserError, seed_for
 from tests.judge.named import Fresh, MultiGenerate, MultiJudge, ReleasedVerifier, SingleGenerate, SingleJudge
 
 PROBLEM = Problem("p", "How many?", "18")

@@ -5,8 +5,9 @@ import pytest
 from soft_reasoning.judge.final import FinalAnswer
 from soft_reasoning.judge.reward import Reward
 from soft_reasoning.method.verified_sampling import VerifiedSampling
+from soft_reasoning.schedule.method import Round
 from soft_reasoning.search import Stopping
-from soft_reasoning.types import Completion, Round
+from soft_reasoning.types import Completion
 from tests.method.scripted import PROBLEM, ScriptedEngine, context_of, judge
 
 COMPLETIONS = [

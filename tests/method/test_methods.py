@@ -113,7 +113,10 @@ def test_bad_values_are_refused_when_built(method, bad):
 
 
 def test_parts_that_cannot_work_are_refused():
-    with pytest.raises(UserError, match="method.decoding: expected temperature, top_k and top_p, got 'hot'"):
+    with pytest.raises(UserError, match="method.decoding: expected an object with temperature, got 'hot'"):
         build_method(compose_config(["method=soft_reasoning", "method.decoding=hot"]))
+    for part in ("stopping", "reward", "final", "embedding", "optimiser", "decoding"):
+        with pytest.raises(UserError, match=f"method.{part}: expected an object with [a-z_]+, got None"):
+            build_method(compose_config(["method=soft_reasoning", f"method.{part}=null"]))
     with pytest.raises(UserError, match="use decoding=sampled with a temperature above 0"):
         build_method(compose_config(["method=verified_sampling", "decoding=greedy"]))

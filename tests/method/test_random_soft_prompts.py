@@ -1,4 +1,4 @@
-"""Random Soft Prompts and samples at several temperatures: what is asked of the engine."""
+"""Random Soft Prompts: what is asked of the engine."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from soft_reasoning.method.random_soft_prompts import RandomSoftPrompts, moments
-from soft_reasoning.method.sampling import SelfConsistency
-from soft_reasoning.types import UserError
 from tests.method.scripted import PROBLEM, ScriptedEngine, context_of
 
 
@@ -33,15 +31,3 @@ def test_each_candidate_has_gaussian_vectors_of_its_own(scale):
     assert float(soft.mean()) == pytest.approx(mean, abs=4 * scale * deviation / soft.numel() ** 0.5 + 1e-6)
     assert float(soft.std()) == pytest.approx(scale * deviation, rel=0.05, abs=1e-8)
     assert len(soft.flatten(1).unique(dim=0)) == (40 if scale else 1)
-
-
-def test_samples_take_the_temperatures_in_turn():
-    method = SelfConsistency(samples=5, temperatures=(0.4, 1.2))
-    assert [r.sampling.temperature for r in requests_of(method)] == [0.4, 1.2, 0.4, 1.2, 0.4]
-    assert not method.independent and SelfConsistency().independent
-    with pytest.raises(UserError, match="temperatures: expected"):
-        SelfConsistency(temperatures=(0.4, 0.0))
-    with pytest.raises(UserError, match="temperatures: expected a list of temperatures, got 0.5"):
-        SelfConsistency(temperatures=0.5)
-    with pytest.raises(UserError, match="temperatures: expected one or more, got none"):
-        SelfConsistency(temperatures=())

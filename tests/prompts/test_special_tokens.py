@@ -4,7 +4,7 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.types import GivenPrompt, Problem
+from soft_reasoning.types import Problem
 from tests.chat_templates import tokenizer_of
 
 TEXT = "1 + 1 is"
@@ -35,7 +35,7 @@ def kind(request):
 
 
 def given(tokenizer, prompt):
-    problem = Problem("p", "?", given=GivenPrompt(prompt))
+    problem = Problem("p", "?", given=prompt)
     return list(Prompts(tokenizer, Wording(ask="{question}")).solve(problem).ids)
 
 

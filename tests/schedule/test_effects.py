@@ -7,8 +7,9 @@ import pytest
 from soft_reasoning.schedule import effects
 from soft_reasoning.schedule.effects import Submitted, answers
 from soft_reasoning.schedule.job import ProblemError
+from soft_reasoning.schedule.method import Effect
 from soft_reasoning.schedule.scheduler import drive
-from soft_reasoning.types import Effect, Request, Result, Usage
+from soft_reasoning.types import Request, Result, Usage
 from tests.scripted import Context, Script, number, problems
 
 

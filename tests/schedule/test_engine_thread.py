@@ -11,7 +11,8 @@ import pytest
 
 from soft_reasoning.schedule.engine_thread import EngineThread
 from soft_reasoning.schedule.job import Job, ProblemError
-from soft_reasoning.types import Generate, Problem, Request, UserError
+from soft_reasoning.schedule.method import Generate
+from soft_reasoning.types import Problem, Request, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 from tests.waiting import wait_until
 

@@ -10,10 +10,10 @@ from soft_reasoning.configuration.context import build_context, build_engine, bu
 from soft_reasoning.method.soft_reasoning import Propose
 from soft_reasoning.schedule.effects import next_logits
 from soft_reasoning.schedule.job import Clock, Job, ProblemError
-from soft_reasoning.schedule.method import Limits
+from soft_reasoning.schedule.method import Generate, Limits
 from soft_reasoning.schedule.scheduler import Scheduler, drive
 from soft_reasoning.search import SearchState
-from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError
+from soft_reasoning.types import Problem, Prompt, Request, Result, Usage, UserError
 from tests.scripted import (
     Context,
     Engine,

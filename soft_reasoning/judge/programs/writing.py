@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from functools import cache
+from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader, read_value
 from soft_reasoning.answers.choice import options
-from soft_reasoning.checks import check_sampling, counts
+from soft_reasoning.checks import counts
 from soft_reasoning.engine.text import prompt_text
 from soft_reasoning.judge.programs.sandbox import Outcome, Sandbox
 from soft_reasoning.prompts import Wording
-from soft_reasoning.schedule.method import Context, Steps
+from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions
-from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Problem, UserError
+from soft_reasoning.types import GREEDY, Candidate, Completion, Problem, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -97,10 +98,11 @@ class Programs(SamplingOptions):
     samples: int = 4
     model: str | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)
+    instead: ClassVar[str] = "samples=1 writes the greedy program only"
 
     def __post_init__(self) -> None:
-        counts(self, "samples", "max_new_tokens")
-        check_sampling(self, fix="samples=1 writes the greedy program only")
+        super().__post_init__()
+        counts(self, "samples")
 
     def check_wording(self, wording: Wording) -> None:
         """Reject wording that does not ask for programs, and a missing sandbox.

@@ -10,13 +10,13 @@ from typing import TypeAlias
 import torch
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import OptionError, choice, finite, whole
+from soft_reasoning.checks import OptionError, choice, finite, shortened, whole
 from soft_reasoning.lab.data import fields
 from soft_reasoning.lab.data.custom import Columns
 from soft_reasoning.lab.data.fields import Doc
 from soft_reasoning.lab.data.sources import Hub, Row, located, read_file, read_hub
 from soft_reasoning.prompts import Exemplar
-from soft_reasoning.types import Problem, UserError, generator_for, shortened
+from soft_reasoning.types import Problem, UserError, generator_for
 
 Adapter: TypeAlias = Callable[[Doc, int], Problem]
 """A function of a row and its index that returns a problem."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from soft_reasoning.checks import shortened
 from soft_reasoning.judge.final import cut_warning
 from soft_reasoning.lab.reports import plots
 from soft_reasoning.lab.reports.page import write_page
@@ -35,7 +36,7 @@ from soft_reasoning.lab.runs.files import (
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
 from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded, read_graded
-from soft_reasoning.types import Problem, shortened
+from soft_reasoning.types import Problem
 
 ROUNDS = (
     "Accuracy and rewards are over the problems that still search in a round. Coverage is over all problems "
