@@ -56,9 +56,6 @@ def test_every_choice_composes_builds_and_solves(choice, engine):
         return  # with a file it is tested in tests/task and tests/judge
     config = compose_config([choice, *NEEDS.get(choice, []), "max_new_tokens=20"])
     build_dataset(plain(config))
-    if config.logging is not None:
-        pytest.importorskip(choice.removeprefix("logging="))
-        assert make(plain(config)["logging"], "logging")
     method, context = build_method(config), build_context(config, engine)
     [(_, result)] = drive([QUESTION], method, context)
     assert result.candidates

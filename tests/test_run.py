@@ -18,7 +18,6 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["d=1000000"], "d: expected a whole number of at most 16384, got 1000000"),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["methods=cot"], "methods: expected a list such as [cot,"),
-        (["methods=[cot,cot]"], "cot twice"),
         (
             ["methods=[cot,[self_consistency,'limit=3']]"],
             "expected one seed and data set for all",

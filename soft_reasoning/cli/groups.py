@@ -30,7 +30,6 @@ def register() -> None:
     for group, choices in GROUPS.items():
         for name, chosen in choices.items():
             store(group, name, chosen)
-    _put("logging", "none", {"logging": None})
     for name, chosen in PRESETS.items():
         _put("preset", name, {"max_new_tokens": PRESET_TOKENS} if chosen else {}, chosen)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)

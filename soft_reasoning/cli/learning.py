@@ -8,7 +8,6 @@ import os
 import shlex
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,16 +16,16 @@ from statistics import fmean
 from omegaconf import DictConfig
 
 from soft_reasoning.cli.compose import plain
-from soft_reasoning.configuration.context import Config, build_context, build_engine, check_problems
+from soft_reasoning.configuration.context import Config
 from soft_reasoning.configuration.parts import make
-from soft_reasoning.engine.base import Engine
 from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.judge.programs import TASK
 from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.statistics import paired_bootstrap, wilson
-from soft_reasoning.lab.reports.tables import Table, percent
-from soft_reasoning.lab.runs.files import MANIFEST, lock, read_json, write_json, write_text
-from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run, describe_engine, describe_loaded
+from soft_reasoning.lab.reports.tables import Table, estimate, percent
+from soft_reasoning.lab.runs.files import MANIFEST, Json, lock, read_json, write_json, write_text
+from soft_reasoning.lab.runs.manifest import build_manifest, check_same_run
+from soft_reasoning.lab.runs.runner import LocalLauncher
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
 from soft_reasoning.schedule.scheduler import Run, drive
@@ -50,9 +49,9 @@ def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
     learner: Tuning | ProbeFitting = make(config["tune"], "tune")
     dataset = build_dataset(config)
     problems = dataset.problems()
-    with closing(build_engine(config)) as engine:
-        context = build_context(config, engine, dataset.exemplars())
-        check_problems(problems, context)
+    with closing(LocalLauncher()) as launcher:
+        about = launcher.start(config, problems, dataset.exemplars())
+        context = launcher.context
         fits = isinstance(learner, ProbeFitting)
         total, unit = (len(problems), "question") if fits else (learner.work, "point")
         display = Progress(total, enabled=config["progress"], unit=unit)
@@ -68,10 +67,10 @@ def learn(composed: DictConfig, words: Sequence[str], folder: Path) -> None:
                 display.tokens += usage.generated_tokens - usage.replayed_tokens
             return [solved[problem.id] for problem in problems]
 
-        with opened(folder, config, words, problems, engine) as unlocked:
+        with opened(folder, config, words, problems, about) as unlocked:
             if unlocked is not None:
                 display.say(unlocked)
-            display.say(describe_loaded(engine))
+            display.say(about["loaded"])
             completions = StoreFile.of(
                 config["cache"], config["cache_gb"], folder if unlocked is None else None
             )
@@ -114,7 +113,8 @@ def _learn(
         searched.append(evaluation)
         best = max(searched, key=lambda e: e.mean)
         if best is evaluation:
-            display.say(f"point {len(searched)}: best so far {rate(best)}")
+            share = estimate(best.mean, *wilson(best.mean, len(best.rewards)))
+            display.say(f"point {len(searched)}: best so far {share} %")
         display.show()
 
     return tuning.learn(problems, context, run=run, on_screened=on_screened, on_evaluation=on_evaluation)
@@ -122,7 +122,7 @@ def _learn(
 
 @contextmanager
 def opened(
-    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], engine: Engine
+    folder: Path, config: Config, words: Sequence[str], problems: Sequence[Problem], about: Json
 ) -> Generator[str | None]:
     """Keep ``folder`` locked, once it is new or holds the same search; yield why it cannot be locked.
 
@@ -130,12 +130,12 @@ def opened(
         UserError: If another process uses it, or if it holds another search, of other questions or another
             model.
     """
-    settings = deepcopy({**config})
     asked = json.dumps([(p.id, p.question, p.gold) for p in problems])
-    settings["questions"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
-    settings["tune"].pop("anyway", None)  # which decides only whether there is a search
+    settings = {**config, "questions": hashlib.sha256(asked.encode()).hexdigest()[:16]}
+    # ``anyway`` decides only whether there is a search.
+    settings["tune"] = {name: value for name, value in config["tune"].items() if name != "anyway"}
     command = shlex.join(["soft-reasoning", "tune", *words])
-    manifest = build_manifest(settings, command, {}, describe_engine(engine))
+    manifest = build_manifest(settings, {"command": command, **about})
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -179,8 +179,6 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
-        for name in (POINT, HISTORY):  # of a search with tune.anyway=true
-            (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
             "The screening shows nothing to find: in no space do the points differ by more than chance and "
@@ -222,9 +220,8 @@ def screening_table(screened: Sequence[Screened]) -> Table:
     columns = {
         "greedy %": lambda space: percent(space.greedy),
         "points %": lambda space: percent(fmean(space.means)),
-        "lowest and highest": lambda space: " to ".join(
-            percent(mean, 0) for mean in (min(space.means), max(space.means))
-        ),
+        "lowest": lambda space: percent(min(space.means)),
+        "highest": lambda space: percent(max(space.means)),
         "deviation beyond chance": deviation,
         "reach over greedy": lambda space: (
             f"{100 * space.reach:+.1f}" + ("" if space.promising else " (not shown)")
@@ -235,11 +232,4 @@ def screening_table(screened: Sequence[Screened]) -> Table:
 
 def deviation(space: Screened) -> str:
     """Return the standard deviation between points beyond chance in points, with its interval."""
-    part = space.spread
-    return f"{100 * part.deviation:.1f} ({100 * part.low:.1f} to {100 * part.high:.1f})"
-
-
-def rate(evaluation: Evaluation) -> str:
-    """Return a mean reward in percent with its 95 % interval."""
-    low, high = wilson(evaluation.mean, len(evaluation.rewards))
-    return f"{percent(evaluation.mean)} % ({percent(low)} to {percent(high)})"
+    return estimate(space.spread.deviation, space.spread.low, space.spread.high)

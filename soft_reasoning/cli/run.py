@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import takewhile
@@ -19,7 +20,7 @@ from soft_reasoning.lab.data import build_dataset
 from soft_reasoning.lab.reports.comparison import combine, compare
 from soft_reasoning.lab.reports.frame import default_reference
 from soft_reasoning.lab.reports.report import summary, write_report
-from soft_reasoning.lab.runs.files import BUDGET_RUNS, PAGE
+from soft_reasoning.lab.runs.files import BUDGET_RUNS, PAGE, Json
 from soft_reasoning.lab.runs.manifest import method_name, tokens_scale_with_samples
 from soft_reasoning.lab.runs.metrics import equal_samples
 from soft_reasoning.lab.runs.naming import run_name, typed_keys
@@ -74,8 +75,7 @@ def run_one(
     *,
     words: Sequence[str] = (),
     chosen: Mapping[str, str] | None = None,
-    tracked: bool = True,
-) -> dict[str, Any]:
+) -> Json:
     """Run one method on one data set into ``folder``; return its metrics.
 
     Args:
@@ -84,11 +84,9 @@ def run_one(
         launcher: Starts the engine.
         words: The options of the run's command.
         chosen: The name of each group's choice.
-        tracked: Whether a tracker follows the run.
     """
     method = checked_method(composed)  # refuses bad values before anything is loaded
     config = plain(composed)
-    tracker = make(config["logging"], "logging") if tracked and config["logging"] else None
     dataset, model = build_dataset(config), config["model"]["path"]
     try:
         problems = dataset.problems()
@@ -100,18 +98,18 @@ def run_one(
     for learnt in files:
         if isinstance(learnt, Learnt):
             learnt.check_unseen(problems)
-    return run(
+    metrics = run(
         problems,
         launcher,
         make(config["grader"], "grader"),
         folder,
         config,
         exemplars=dataset.exemplars(),
-        command=shlex.join(["soft-reasoning", "run", *words]),
-        choices=chosen,
-        tracker=tracker,
-        report=write_report,
+        about={"command": shlex.join(["soft-reasoning", "run", *words]), "choices": {**(chosen or {})}},
     )
+    for note in write_report(folder):
+        print(note, file=sys.stderr)
+    return metrics
 
 
 def run_comparison(job: Job, launcher: Launcher) -> None:
@@ -130,9 +128,9 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         config.label = label
         return config
 
-    def run_method(label: str, folder: Path, *change: str, tracked: bool = True) -> dict[str, Any]:
+    def run_method(label: str, folder: Path, *change: str) -> Json:
         typed = own_words(commands[label], *change)
-        return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label], tracked=tracked)
+        return run_one(configs[label], folder, launcher, words=typed, chosen=chosen[label])
 
     configs = {label: compose_method(label) for label in commands}
     if reference is not None and reference not in configs:
@@ -142,7 +140,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
     settings = {label: plain(config) for label, config in configs.items()}
     first = default_reference({label: method_name(config) for label, config in settings.items()})
     engines = [settings[first]["engine"], *(config["engine"] for config in settings.values())]
-    metrics: dict[str, dict[str, Any]] = {}
+    metrics: dict[str, Json] = {}
     folders: dict[str, Path] = {}
 
     for label in sorted(
@@ -151,7 +149,7 @@ def run_comparison(job: Job, launcher: Launcher) -> None:
         method, name, change = configs[label].method, label.replace(" ", ","), list[str]()
         if equal and label != first and tokens_scale_with_samples(settings[label]["method"]):
             measuring = folder / BUDGET_RUNS / run_name(f"{name},k={method.samples}")
-            measured = run_method(label, measuring, tracked=False)
+            measured = run_method(label, measuring)
             change = [f"k={equal_samples(measured, method.samples, metrics[first])}"]
             configs[label], name = compose_method(label, *change), f"{name},{change[0]}"
         folders[label] = folder / run_name(name)

@@ -26,7 +26,7 @@ from soft_reasoning.types import UserError
 
 UNREAD = (
     *("budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher"),
-    *("limit", "logging", "methods", "reference"),
+    *("limit", "methods", "reference"),
 )
 """Options that only a run of a data set reads."""
 

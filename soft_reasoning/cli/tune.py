@@ -22,10 +22,10 @@ tune=probe fits a judge of hidden states on sampled solutions and writes it to p
 method=mixed_consistency probe=FOLDER/probe.json uses, or verifier=probe with other methods. The keys of
 tune are then {probe}.
 The same command continues an interrupted one. The other options are those of soft-reasoning run that greedy
-decoding reads; method, methods, label, reference, budget, launcher, logging, max_tokens and max_seconds are
+decoding reads; method, methods, label, reference, budget, launcher, max_tokens and max_seconds are
 rejected:"""
 UNREAD = (
-    *("method", "methods", "label", "reference", "budget", "launcher", "logging"),
+    *("method", "methods", "label", "reference", "budget", "launcher"),
     *("max_tokens", "max_seconds"),
 )
 """Options of ``run`` that the command does not read."""

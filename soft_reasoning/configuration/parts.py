@@ -24,10 +24,9 @@ FIELDS = {"optimiser": "search"}
 """Fields of classes that are named otherwise than their group."""
 NEEDED = {
     **{"batch": "choose", "candidate_points": "draw", "decoding": "temperature", "embedding": "bind"},
-    **{"engine": "step", "final": "choose", "grader": "extract", "launcher": "solve", "logging": "begin"},
-    **{"method": "solve", "optimiser": "propose", "programs": "write", "reward": "coherence_of"},
-    **{"search": "propose", "stopping": "reason", "surrogate": "model", "tune": "max_new_tokens"},
-    **{"verifier": "verify"},
+    **{"engine": "step", "final": "choose", "grader": "extract", "launcher": "solve", "method": "solve"},
+    **{"optimiser": "propose", "programs": "write", "reward": "coherence_of", "search": "propose"},
+    **{"stopping": "reason", "surrogate": "model", "tune": "max_new_tokens", "verifier": "verify"},
 }
 """What the objects of a group must have."""
 RESERVED = ("_target_", "_partial_", "_convert_")

@@ -340,7 +340,6 @@ ENGINES = {
 }
 
 _RUNS = "soft_reasoning.lab.runs"
-_TRACKER = f"{_RUNS}.tracking.Tracker"
 GROUPS: Mapping[str, Mapping[str, Part]] = {
     **PARTS,
     "engine": ENGINES,
@@ -348,11 +347,6 @@ GROUPS: Mapping[str, Mapping[str, Part]] = {
     "launcher": {
         "local": Part(f"{_RUNS}.runner.LocalLauncher"),
         "ray": Part(f"{_RUNS}.ray.RayLauncher", address="local", workers=None, cpus=1, gpus=None),
-    },
-    "logging": {
-        "tensorboard": Part(_TRACKER, name="tensorboard"),
-        "wandb": Part(_TRACKER, name="wandb", project="soft_reasoning"),
-        "mlflow": Part(_TRACKER, name="mlflow", project="soft_reasoning"),
     },
 }
 """All groups of registered choices; those of models, data sets, prompts and experiments are data."""

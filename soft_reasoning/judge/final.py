@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
@@ -192,11 +192,10 @@ class Vote:
 def count_votes(history: SearchHistory, final: FinalAnswer | None) -> list[Vote]:
     """Return the votes for each answer, most weight first; ``final`` is the final rule, if known."""
     rule = final if final is not None and final.rule in VOTES else None
-    rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in history.candidates]
-    votes = (rule or FinalAnswer("vote")).votes(replace(history, candidates=rewarded))
+    votes = (rule or FinalAnswer("vote")).votes(history)
     weighted: list[tuple[float, Vote]] = []
     for group in same_answers([answer for answer, _ in votes], history.grader, history.answer_type):
-        weight, seen = sum(votes[i][1] for i in group), sum(i < len(rewarded) for i in group)
+        weight, seen = sum(votes[i][1] for i in group), sum(i < len(history.candidates) for i in group)
         vote = Vote(votes[group[0]][0] or "", seen, len(group) - seen, weight if rule else None)
         weighted.append((weight, vote))
     return [vote for _, vote in sorted(weighted, key=lambda pair: -pair[0])]

@@ -27,7 +27,7 @@ log: logging.Logger = logging.getLogger(__name__)
 
 PRESENTATIONS = ("together", "one_by_one", "unseen", "with_analyses")
 SHOWN = ("reasoning", "answer")
-CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
+CONFIDENCES = ("none", "sequence_prob", "verdict_prob")
 ALTERNATIVES = 10
 """Number of likeliest tokens among which 1, 0 and None are looked for."""
 
@@ -120,8 +120,8 @@ class ModelVerifier:
         shots: Worked reviews before the candidates; None uses all that the prompt has and the context
             allows.
         confidence: The weight of each judgement, and of its answer in a final vote, by the model's
-            probability of its text. ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product,
-            and ``none`` is 1. ``verdict_prob``, for a judge of one candidate at a time, scores it by the
+            probability of its text. ``sequence_prob`` is the product over its tokens, and ``none`` is 1.
+            ``verdict_prob``, for a judge of one candidate at a time, scores it by the
             probability of 1 against 0 and None at the verdict; for most judges of mathematics such short
             verdicts match or beat long reviews (SLMJury, arXiv 2606.07810).
         model: Another model as the judge (a name of ``conf/model`` or a path), whose errors differ if it is
@@ -266,9 +266,7 @@ class ModelVerifier:
 
     def _review(self, completion: Completion, tokenizer: Any) -> Review:
         text, weight, right = completion.text, 1.0, None
-        if self.confidence == "mean_prob":
-            weight = coherence(completion, "mean_prob")
-        elif self.confidence == "sequence_prob":
+        if self.confidence == "sequence_prob":
             weight = math.exp(coherence(completion, "sum_logprob"))
         elif self.confidence == "verdict_prob":
             right = verdict_probability(completion, tokenizer)

@@ -35,15 +35,8 @@ def coherence(completion: Completion, kind: str = "mean_prob") -> float:
 
 
 def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
-    """Return the rewards of candidates that all have a reward.
-
-    Raises:
-        ValueError: If a candidate has no reward.
-    """
-    rewards = [candidate.reward for candidate in candidates if candidate.reward is not None]
-    if len(rewards) < len(candidates):
-        raise ValueError("expected candidates with rewards, got a candidate without")
-    return rewards
+    """Return the reward of each candidate; 0 if its method gives none."""
+    return [candidate.reward or 0.0 for candidate in candidates]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from soft_reasoning.checks import counts, real
 from soft_reasoning.method.base import majority_vote
 from soft_reasoning.schedule.method import Context, Generate, Steps
 from soft_reasoning.schedule.solutions import SamplingOptions
-from soft_reasoning.task.space import TaskPoint, greedy_anchor, task_request
+from soft_reasoning.task.space import TaskPoint, task_request
 from soft_reasoning.types import Problem, Result, Sampling
 
 
@@ -52,8 +52,6 @@ class SoftToken(SamplingOptions):
         point = TaskPoint.load(self.point)
         point.check_fits(context)
         soft = torch.tensor(point.vectors, dtype=torch.float32)
-        if point.anchored:
-            soft = soft + (yield from greedy_anchor(problem, len(soft), context))
         requests = [
             task_request(soft, problem, context, self.max_new_tokens, index=i, sampling=self.sampling)
             for i in range(self.samples)

@@ -30,7 +30,7 @@ class Progress:
         self.done: int = 0
         self.tokens: int = 0
         self._free = 0  # tokens that were replayed, or generated before the context was opened
-        self._read = self._graded = self._correct = self._covered = 0
+        self._read = self._graded = self._correct = 0
         self._written: Sequence[int] = ()  # tokens of each unfinished problem
         self._enabled, self._unit, self._stream = enabled, unit, sys.stderr if stream is None else stream
         self._live = self._stream.isatty() or "ipykernel" in sys.modules
@@ -63,16 +63,13 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def count(
-        self, tokens: int, *, read: bool, correct: bool | None, covered: bool, replayed: int = 0
-    ) -> None:
+    def count(self, tokens: int, *, read: bool, correct: bool | None, replayed: int = 0) -> None:
         """Count a finished problem; warn if the first ``UNREAD`` problems have no readable answer.
 
         Args:
             tokens: Its generated tokens.
             read: Whether its answer could be read.
             correct: Whether its answer is correct; None without a reference answer.
-            covered: Whether a candidate is correct.
             replayed: Those of the tokens that came from a store of completions.
         """
         self.done += 1
@@ -82,22 +79,12 @@ class Progress:
         if correct is not None:
             self._graded += 1
             self._correct += correct
-            self._covered += covered
         if self.done == UNREAD and not self._read:
             self.say(
                 f"soft_reasoning: no answer could be read in the first {UNREAD} problems. Look at the "
                 "candidates in report.html. The model may need another prompt (prompt=) or more tokens "
                 "(max_new_tokens=)."
             )
-
-    def figures(self) -> dict[str, float]:
-        """Return running figures by name; shares are over the problems with a gold answer."""
-        figures: dict[str, float] = {"problems": self.done, "generated_tokens": self.tokens}
-        if self.done:
-            figures["generated_tokens_per_problem"] = self.tokens / self.done
-        if self._graded:
-            figures |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
-        return figures
 
     def work(self, written: Sequence[int]) -> None:
         """Show the tokens that each unfinished problem has generated so far, without replayed ones."""

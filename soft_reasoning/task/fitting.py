@@ -12,10 +12,9 @@ from soft_reasoning.checks import counts, real
 from soft_reasoning.schedule.method import Context, Steps
 from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, sample_solutions
-from soft_reasoning.task.learnt import origin
+from soft_reasoning.task.learnt import labelled, origin
 from soft_reasoning.task.objective import one_prompt
 from soft_reasoning.task.probe import Probe, read_states, vote_shares
-from soft_reasoning.task.tuning import rewarded
 from soft_reasoning.types import MAX_NEW_TOKENS, Problem, Sampling, UserError
 
 FOLDS = 5
@@ -31,7 +30,7 @@ class ProbeFitting:
     Args:
         decoding: How solutions are sampled.
         samples: Solutions per question.
-        max_new_tokens: Tokens per solution, and per program where programs give the answers.
+        max_new_tokens: Tokens per solution.
         components: Principal components of each state.
         strength: C of the regression, the inverse of its ridge.
 
@@ -54,8 +53,8 @@ class ProbeFitting:
     def fit(self, problems: Sequence[Problem], context: Context, *, run: Run | None = None) -> Probe:
         """Return the probe of ``problems``, with its cross-validated quality.
 
-        A solution is correct if it has the reference answer. If there is none, it is correct if more than
-        half of the question's programs have its answer.
+        A solution is correct if it has the reference answer. A question without one is left out, and one that
+        is there several times counts once.
 
         Args:
             problems: The questions.
@@ -67,15 +66,13 @@ class ProbeFitting:
                 and a solution, or where most of the correct or of the wrong solutions are of one question.
         """
         context = one_prompt(problems, context)
-        asked, accepted = rewarded(problems, context, self.max_new_tokens, run)
+        asked = labelled(problems)
         rows, right, groups = list[np.ndarray](), list[bool](), list[int]()
         read = run_steps(self._read, asked, context, run=run)
         for number, (problem, solutions) in enumerate(zip(asked, read, strict=True)):
-            answers, kind = accepted[problem.id], problem.answer_type
             for answer, features in solutions:
-                agreed = [context.grader.equal(answer, other, kind) for other in answers]
                 rows.append(features)
-                right.append(2 * sum(agreed) > len(agreed))
+                right.append(context.grader.equal(answer, problem.gold, problem.answer_type))
                 groups.append(number)
         if (solved := len(set(groups))) < FOLDS:
             raise UserError(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from os import PathLike
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class Learnt:
 
     def __post_init__(self) -> None:
         for name in ("made_for", "questions"):
-            texts: Any = getattr(self, name)
+            texts: object = getattr(self, name)
             if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in texts.values()):
                 raise OptionError(name, f"expected texts by name, got {texts!r:.40}")
         for name, dimensions in self.numbers.items():
@@ -126,12 +126,13 @@ def _is_number(value: object) -> bool:
     return finite(value) and abs(value) <= LARGEST
 
 
-def distinct(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the first of ``problems`` with each question, and log how many repeat others.
+def labelled(problems: Sequence[Problem]) -> list[Problem]:
+    """Return each question with a reference answer once, and log how many of ``problems`` repeat others.
 
     Otherwise a question could be on both sides of a split, and would count several times in an interval.
     """
     first: dict[str, Problem] = {}
+    problems = [problem for problem in problems if problem.gold is not None]
     for problem in problems:
         first.setdefault(problem.fingerprint, problem)
     if repeated := len(problems) - len(first):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
@@ -17,8 +17,8 @@ from soft_reasoning.schedule.scheduler import Run, run_steps
 from soft_reasoning.schedule.solutions import read_candidate, solution_request
 from soft_reasoning.search.box import BoxProblem
 from soft_reasoning.task.learnt import origin
-from soft_reasoning.task.space import TaskPoint, TaskSpace, greedy_anchor, task_request
-from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Problem, Request, Usage, UserError
+from soft_reasoning.task.space import TaskPoint, TaskSpace, task_request
+from soft_reasoning.types import MAX_NEW_TOKENS, Candidate, Problem, Usage, UserError
 
 T = TypeVar("T")
 
@@ -62,9 +62,6 @@ class TaskObjective(BoxProblem):
         problems: The questions, in the order in which they are asked.
         space: The soft tokens.
         context: The engine, prompts, grader and seed.
-        accepted: The answers that are rewarded, each with an equal share of 1, by the question's id; None is
-            the reference answer alone. :func:`~soft_reasoning.task.tuning.rewarded` gives answers where
-            there are no references.
         max_new_tokens: Tokens per solution.
         negate: Whether to return -f, for optimisers that minimise.
         run: Solves problems with a method. None drives the engine in the caller's thread.
@@ -75,7 +72,7 @@ class TaskObjective(BoxProblem):
         usage: Tokens and sequences so far, by role.
 
     Raises:
-        UserError: For no questions, questions without an accepted answer, or several answer types.
+        UserError: For no questions, questions without a reference answer, or several answer types.
 
     Example:
         >>> objective = TaskObjective(problems, TaskSpace(), context)
@@ -88,7 +85,6 @@ class TaskObjective(BoxProblem):
         space: TaskSpace,
         context: Context,
         *,
-        accepted: Mapping[str, Sequence[str]] | None = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         negate: bool = False,
         run: Run | None = None,
@@ -98,15 +94,12 @@ class TaskObjective(BoxProblem):
         self.space, self.context = space, replace(one_prompt(problems, context), limits=Limits())
         if not problems or len({problem.id for problem in problems}) < len(problems):
             raise UserError(f"questions: expected one or more with different ids, got {len(problems)}")
-        if accepted is None:
-            accepted = {problem.id: [problem.gold] for problem in problems if problem.gold is not None}
-        if unanswered := [problem.name for problem in problems if not accepted.get(problem.id)]:
+        if unanswered := [problem.name for problem in problems if problem.gold is None]:
             raise UserError(f"question {unanswered[0]}: expected a correct answer, got none; give gold=")
-        self._accepted, self._max_new_tokens, self._solve = accepted, max_new_tokens, run
+        self._max_new_tokens, self._solve = max_new_tokens, run
         self.usage: dict[str, Usage] = {}
         self.evaluations: list[Evaluation] = []
         self._vectors = space.bind(context.engine, context.seed)
-        self._anchors: dict[str, Tensor] = {}
         super().__init__(space.dim, negate=negate)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
@@ -130,21 +123,20 @@ class TaskObjective(BoxProblem):
         return evaluations
 
     def ask(self, vectors: Sequence[Tensor | None]) -> list[Evaluation]:
-        """Evaluate any soft tokens (m, D), which need be of no space.
-
-        They are added to the anchors if the space's points are. None is greedy decoding without soft tokens.
-        """
+        """Evaluate any soft tokens (m, D), which need be of no space; None is greedy decoding without any."""
 
         def complete(problem: Problem, context: Context) -> Steps[list[Candidate]]:
-            if self.space.anchored and problem.id not in self._anchors:
-                self._anchors[problem.id] = yield from greedy_anchor(problem, self.space.tokens, context)
-            completions = yield Generate([self._request(x, problem) for x in vectors])
+            limit = self._max_new_tokens
+            greedy = solution_request(problem, context, limit)
+            completions = yield Generate(
+                [greedy if x is None else task_request(x.float(), problem, context, limit) for x in vectors]
+            )
             return [read_candidate(completion, problem, context) for completion in completions]
 
         grader, evaluations = self.context.grader, list[Evaluation]()
         for candidates in zip(*self._run(complete), strict=True):  # of one point, for each problem
             rewards = [
-                fmean(grader.equal(c.answer, answer, p.answer_type) for answer in self._accepted[p.id])
+                float(grader.equal(c.answer, p.gold, p.answer_type))
                 for p, c in zip(self.problems, candidates, strict=True)
             ]
             tokens = sum(candidate.generated_tokens for candidate in candidates)
@@ -170,19 +162,12 @@ class TaskObjective(BoxProblem):
         """Return the point ``u`` as ``method=soft_token`` takes it."""
         return TaskPoint(
             vectors=self.vectors(u).tolist(),
-            anchored=self.space.anchored,
             u=tuple(u),
             **origin(self.context, self.problems),
         )
 
     def _run(self, steps: Callable[[Problem, Context], Steps[T]]) -> list[T]:
         return run_steps(steps, self.problems, self.context, run=self._solve, usage=self.usage)
-
-    def _request(self, x: Tensor | None, problem: Problem) -> Request:
-        if x is None:
-            return solution_request(problem, self.context, self._max_new_tokens)
-        soft = x.float() + self._anchors[problem.id] if self.space.anchored else x.float()
-        return task_request(soft, problem, self.context, self._max_new_tokens)
 
 
 def one_prompt(problems: Sequence[Problem], context: Context) -> Context:

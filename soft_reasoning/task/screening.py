@@ -23,7 +23,6 @@ from soft_reasoning.types import generator_for
 SPACES: Mapping[str, TaskSpace] = {
     "one vector for the first token": TaskSpace(),
     "four vectors for the first tokens": TaskSpace(tokens=4),
-    "first token + 1.5 rms": TaskSpace(anchored=True),
 }
 """Those in which points were measured to differ by more than chance (experiments/results/task.md)."""
 WORTH = 0.015

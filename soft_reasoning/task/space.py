@@ -1,7 +1,6 @@
 """Soft tokens that all questions of a task share: a space of them, and a point of it that was found.
 
-u in R^d -> vectors (m, D) -> soft tokens, which begin the answer: the vectors, or a question's greedy tokens
-plus the vectors
+u in R^d -> vectors (m, D), the soft tokens, which begin the answer
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import counts, real, switch
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engine.base import Engine
-from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.solutions import greedy_tokens, solution_request
+from soft_reasoning.schedule.method import Context
+from soft_reasoning.schedule.solutions import solution_request
 from soft_reasoning.search.embedding import LinearSubspace, gaussian_matrix
 from soft_reasoning.task.learnt import Learnt
 from soft_reasoning.types import Problem, Request
@@ -33,7 +32,6 @@ class TaskSpace:
         tokens: m, soft tokens.
         scale: The length of a soft token in units of rms, for u of N(0, I).
         dim: d, dimensions of the search.
-        anchored: Whether x is added to each question's greedy first tokens.
 
     Raises:
         OptionError: For a value out of its range.
@@ -42,12 +40,10 @@ class TaskSpace:
     tokens: int = 1
     scale: float = 1.5
     dim: int = 20
-    anchored: bool = False
 
     def __post_init__(self) -> None:
         counts(self, "tokens", "dim")
         real("scale", self.scale, above=0.0)
-        switch("anchored", self.anchored)
 
     def bind(self, engine: Engine, seed: int) -> Callable[[Tensor], Tensor]:
         """Return the map from points (n, d) to vectors (n, m, D); ``seed`` draws the matrix A."""
@@ -65,7 +61,6 @@ class TaskPoint(Learnt):
     Attributes:
         vectors: (m, D).
         u: The point in its space.
-        anchored: Whether each question's greedy first tokens are added to them.
 
     Raises:
         OptionError: As for :class:`~soft_reasoning.task.learnt.Learnt`.
@@ -73,14 +68,9 @@ class TaskPoint(Learnt):
 
     vectors: Sequence[Sequence[float]]
     u: Sequence[float]
-    anchored: bool = False
     option: ClassVar[str] = "point"
     command: ClassVar[str] = "soft-reasoning tune"
     numbers: ClassVar[Mapping[str, int]] = {"vectors": 2, "u": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        switch("anchored", self.anchored)
 
     @property
     def hidden_size(self) -> float:
@@ -93,9 +83,3 @@ def task_request(
     """Return the request for a completion after ``soft`` (m, D), at the end of the prompt."""
     end = len(context.prompts.solve(problem).ids)
     return solution_request(problem, context, max_new_tokens, soft=soft, position=end, **fields)
-
-
-def greedy_anchor(problem: Problem, count: int, context: Context) -> Steps[Tensor]:
-    """Return the embeddings (count, D) of the greedy first tokens."""
-    tokens = yield from greedy_tokens(context.prompts.solve(problem), count)
-    return context.engine.embed(tokens)

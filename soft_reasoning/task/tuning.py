@@ -22,10 +22,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, switch, whole
-from soft_reasoning.judge.programs import Programs
-from soft_reasoning.schedule.method import Context, Steps
-from soft_reasoning.schedule.scheduler import Run, run_steps
-from soft_reasoning.task.learnt import distinct
+from soft_reasoning.schedule.method import Context
+from soft_reasoning.schedule.scheduler import Run
+from soft_reasoning.task.learnt import labelled
 from soft_reasoning.task.objective import Evaluation, TaskObjective, one_prompt
 from soft_reasoning.task.screening import SPACES, Screened, screen
 from soft_reasoning.task.space import TaskPoint, TaskSpace
@@ -86,7 +85,7 @@ class Tuning:
         validation: Share of the questions on which the best points are compared; the screening and the
             search see the others.
         anyway: Whether to search, too, where the screening shows nothing to find.
-        max_new_tokens: Tokens per solution, and per program where programs give the answers.
+        max_new_tokens: Tokens per solution.
 
     Raises:
         OptionError: For a value out of its range.
@@ -136,9 +135,8 @@ class Tuning:
     ) -> TuningResult:
         """Screen the spaces on the first of ``problems``, and search the one with the largest reach.
 
-        A solution is rewarded for its question's reference answer. Where a question has none, the model
-        writes programs, and a solution is rewarded for the share of them whose answer it has. A question that
-        is there several times counts once.
+        A solution is rewarded for its question's reference answer. A question without one is left out, and
+        one that is there several times counts once.
 
         Args:
             problems: The questions.
@@ -151,16 +149,14 @@ class Tuning:
             UserError: For too few questions with an answer, or questions of several answer types.
         """
         context = one_prompt(problems, context)
-        problems, accepted = rewarded(problems, context, self.max_new_tokens, run)
+        problems = labelled(problems)
         count = round((1 - self.validation) * len(problems))
         if count < 2 or count == len(problems):
             raise UserError(
                 f"validation: expected two questions or more for the search and one for the comparison, got "
                 f"{len(problems)} with an answer, of which {self.validation:g} are kept; give more questions"
             )
-        objective = partial(
-            TaskObjective, context=context, accepted=accepted, max_new_tokens=self.max_new_tokens, run=run
-        )
+        objective = partial(TaskObjective, context=context, max_new_tokens=self.max_new_tokens, run=run)
         seen, others = problems[:count], problems[count:]
         screened: list[Screened] = []
         greedy: Evaluation | None = None
@@ -176,33 +172,6 @@ class Tuning:
         search, validation = (objective(part, self.spaces[chosen]) for part in (seen, others))
         tuned = tune(search, validation, evaluations=self.evaluations, on_evaluation=on_evaluation)
         return TuningResult(screened, chosen, tuned)
-
-
-def rewarded(
-    problems: Sequence[Problem], context: Context, max_new_tokens: int, run: Run | None = None
-) -> tuple[list[Problem], dict[str, Sequence[str]]]:
-    """Return the questions that can teach something, each once, and the answers that are rewarded, by id.
-
-    These are the reference answer, or where there is none those of programs that the model writes, of up to
-    ``max_new_tokens``. A question none of whose programs runs has none and is left out.
-
-    Raises:
-        UserError: For a question without a reference answer and a prompt that does not ask for programs.
-    """
-    problems = distinct(problems)
-    accepted: dict[str, Sequence[str]] = {p.id: [p.gold] for p in problems if p.gold is not None}
-    unlabelled = [problem for problem in problems if problem.gold is None]
-    if unlabelled:
-        programs = Programs(max_new_tokens=max_new_tokens)
-        programs.check_wording(context.prompts.wording)
-
-        def compute(problem: Problem, context: Context) -> Steps[list[str]]:
-            written = yield from programs.write(problem, context, role="verifier")
-            return [program.answer for program in written if program.answer is not None]
-
-        computed = run_steps(compute, unlabelled, context, run=run)
-        accepted |= {p.id: answers for p, answers in zip(unlabelled, computed, strict=True) if answers}
-    return [problem for problem in problems if problem.id in accepted], accepted
 
 
 def tune(

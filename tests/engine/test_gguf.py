@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from soft_reasoning.engine import paths
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.served import llamacpp, opening
-from soft_reasoning.lab.runs.manifest import describe_engine, describe_loaded
+from soft_reasoning.lab.runs.manifest import describe_engine
 from soft_reasoning.types import Request
 from tests.engine.models import refusal
 
@@ -89,7 +89,7 @@ def test_a_file_is_known_by_itself_not_by_its_folder(tmp_path):
     write(tmp_path / "other.gguf", eot=3)
     engine = HuggingFaceEngine(str(tmp_path / "tiny.gguf"))
     assert describe_engine(engine)["model"] == before
-    assert "tiny.gguf: 0 M parameters in float32 on cpu, " in describe_loaded(engine)
+    assert "tiny.gguf: 0 M parameters in float32 on cpu, " in describe_engine(engine)["loaded"]
     other = describe_engine(HuggingFaceEngine(str(tmp_path / "other.gguf")))["model"]
     assert other["weights"] != before["weights"]
 

@@ -123,9 +123,7 @@ def test_several_samples_average_and_have_seeds_of_their_own():
 SURE, UNSURE = (math.log(0.9), math.log(0.8)), (math.log(0.5), math.log(0.1))
 
 
-@pytest.mark.parametrize(
-    ("confidence", "weights"), [("none", (1, 1)), ("mean_prob", (0.85, 0.3)), ("sequence_prob", (0.72, 0.05))]
-)
+@pytest.mark.parametrize(("confidence", "weights"), [("none", (1, 1)), ("sequence_prob", (0.72, 0.05))])
 def test_judgements_count_by_their_probability(confidence, weights):
     two = {"samples": 2, "temperature": 0.7, "confidence": confidence}
     texts = [("Answer: 18", SURE), ("Answer: 9", UNSURE)]

@@ -30,7 +30,7 @@ def test_it_is_asked_once_and_shown_no_solution(verifier):
 
 def test_confidence_weights_the_vote():
     written = [("Answer: 9", -0.1), ("Answer: 7", -2.0), ("Answer: 7", -2.0)]  # 0.90 against 0.27
-    sure = MultiGenerate(samples=3, temperature=0.7, confidence="mean_prob")
+    sure = MultiGenerate(samples=3, temperature=0.7, confidence="sequence_prob")
     assert run(sure, *written)[0].answer == "9"
     assert run(replace(sure, confidence="none"), *written)[0].answer == "7"
 

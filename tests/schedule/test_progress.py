@@ -21,10 +21,10 @@ def shown(stream, every, monkeypatch):
     monkeypatch.setattr(progress, "REDRAW", every)
     display = Progress(100, stream=stream)
     for _ in range(2):
-        display.count(1000, read=True, correct=True, covered=True, replayed=400)
+        display.count(1000, read=True, correct=True, replayed=400)
     with display:
         for number in range(10):
-            display.count(50, read=True, correct=number > 0, covered=True, replayed=20)
+            display.count(50, read=True, correct=number > 0, replayed=20)
             display.work([50] * 8)
         display.say("a note")
 
@@ -68,10 +68,10 @@ def test_no_problem_is_in_progress_when_all_are_done(monkeypatch):
     stream = io.StringIO()
     with Progress(2, stream=stream) as display:
         display.work([5, 5])
-        display.count(50, read=True, correct=True, covered=True)
+        display.count(50, read=True, correct=True)
         display.show()
         display.work([60])
-        display.count(60, read=True, correct=False, covered=True)
+        display.count(60, read=True, correct=False)
         display.show()
     assert "1 correct, 1 wrong, 0 in progress" in stream.getvalue().splitlines()[-1]
 
@@ -86,7 +86,7 @@ def test_the_time_that_is_left_follows_from_the_whole_run(monkeypatch):
         for second in range(1, 61):
             clock[0] = float(second)
             if second == 60:
-                display.count(50, read=True, correct=True, covered=True)
+                display.count(50, read=True, correct=True)
             display.show()
     assert "1/4 [01:00<03:00," in stream.getvalue().splitlines()[-1]
 
@@ -96,5 +96,5 @@ def test_answers_that_cannot_be_read_are_told_at_once(answers, warned):
     stream = io.StringIO()
     display = Progress(30, enabled=False, stream=stream)
     for answer in answers:
-        display.count(50, read=answer is not None, correct=False, covered=False)
+        display.count(50, read=answer is not None, correct=False)
     assert stream.getvalue().count("no answer could be read in the first 20 problems") == warned

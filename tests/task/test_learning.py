@@ -11,12 +11,10 @@ from soft_reasoning.lab.data.demo import FOLDER
 from soft_reasoning.method.soft_token import SoftToken
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.task import SPACES, Screened, Spread, TaskObjective, Tuning
-from soft_reasoning.task.tuning import rewarded
 from soft_reasoning.types import UserError
-from tests.judge.programs.programming import BROKEN, PROBLEM, RIGHT, WRONG, Programmer, world
 from tests.task.world import PROBLEMS, fake_context
 
-ONE, OFFSET = "one vector for the first token", "first token + 1.5 rms"
+ONE, FOUR = "one vector for the first token", "four vectors for the first tokens"
 HOPELESS = [replace(problem, gold="no answer") for problem in PROBLEMS[:20]]
 
 
@@ -37,14 +35,12 @@ def test_it_stops_where_nothing_is_to_be_found_unless_told_to_go_on(context):
 
 
 def test_the_promising_space_of_the_largest_reach_is_searched(context, monkeypatch):
-    four = "four vectors for the first tokens"
-    spreads = {
-        ONE: Screened(ONE, 0.4, (0.4, 0.4), Spread(0.05, 0.01, 0.1)),
-        OFFSET: Screened(OFFSET, 0.4, (0.5, 0.5), Spread(0.05, 0.01, 0.1)),
-        four: Screened(four, 0.4, (0.9, 0.9), Spread(0.0, 0.0, 0.1)),  # chance alone
-    }
-    monkeypatch.setattr("soft_reasoning.task.tuning.screen", lambda name, *_, **__: spreads[name])
-    assert Tuning(evaluations=12, max_new_tokens=20).learn(PROBLEMS, context).space == OFFSET
+    found, chance = Spread(0.05, 0.01, 0.1), Spread(0.0, 0.0, 0.1)
+    screened = {ONE: Screened(ONE, 0.4, (0.4, 0.4), found), FOUR: Screened(FOUR, 0.4, (0.9, 0.9), found)}
+    monkeypatch.setattr("soft_reasoning.task.tuning.screen", lambda name, *_, **__: screened[name])
+    assert Tuning(evaluations=12, max_new_tokens=20).learn(PROBLEMS, context).space == FOUR
+    screened[FOUR] = replace(screened[FOUR], spread=chance)
+    assert Tuning(evaluations=12, max_new_tokens=20).learn(PROBLEMS, context).space == ONE
 
 
 def test_a_question_is_on_one_side_of_the_split_only(context, caplog):
@@ -56,17 +52,6 @@ def test_a_question_is_on_one_side_of_the_split_only(context, caplog):
     assert "20 of 40 questions repeat others" in caplog.text
     with pytest.raises(UserError, match="20 that it was"):
         found.point.check_unseen(repeats)
-
-
-def test_programs_reward_questions_without_an_answer():
-    engine = Programmer([RIGHT, RIGHT, WRONG, BROKEN])
-    context = world(engine)[1]
-    labelled, other = replace(PROBLEM, id="q", gold="7", question="Four?"), replace(PROBLEM, gold=None)
-    problems, accepted = rewarded([labelled, other], context, max_new_tokens=100)
-    assert problems == [labelled, other]
-    assert accepted == {"q": ["7"], other.id: ["15", "15", "11"]}
-    assert {request.max_new_tokens for request in engine.asked} == {100}
-    assert rewarded([other], world(Programmer([BROKEN]))[1], 100) == ([], {}), "they teach nothing"
 
 
 def test_a_point_fits_the_prompt_of_its_questions(context):
@@ -87,7 +72,7 @@ def test_wrong_values_are_one_line(context):
         Tuning(space="everywhere")
     with pytest.raises(UserError, match="validation: expected two questions or more .* got 3 with"):
         Tuning().learn(PROBLEMS[:3], context)
-    with pytest.raises(UserError, match="programs"):  # questions without answers need them
+    with pytest.raises(UserError, match="validation: expected two .* got 0 with an answer"):
         Tuning().learn([replace(problem, gold=None) for problem in PROBLEMS], context)
 
 
@@ -95,7 +80,7 @@ def test_a_reasoner_learns_and_decodes_after_what_it_learnt(tmp_path):
     rows = [json.loads(line) for line in (FOLDER / "validation.jsonl").read_text().splitlines()[:8]]
     with SoftReasoner.from_pretrained("demo", method="cot", max_new_tokens=40) as reasoner:
         problems = [reasoner.problem(row["question"], str(row["answer"])) for row in rows]
-        tuning = Tuning(space=OFFSET, points=2, evaluations=12, anyway=True, max_new_tokens=40)
+        tuning = Tuning(space=FOUR, points=2, evaluations=12, anyway=True, max_new_tokens=40)
         tuned = tuning.learn(problems, reasoner.context, run=reasoner.run_methods).tuned
         tuned.point.save(tmp_path / "point.json")
         kept = [row["question"] for row in rows[3:]]

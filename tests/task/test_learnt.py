@@ -24,7 +24,7 @@ def context():
 
 
 def test_a_point_is_a_file_for_its_model_and_prompt(context, tmp_path):
-    objective = TaskObjective(PROBLEMS, TaskSpace(anchored=True, dim=6), context, max_new_tokens=30)
+    objective = TaskObjective(PROBLEMS, TaskSpace(dim=6), context, max_new_tokens=30)
     point = objective.point([0.5] * 6)
     point.save(tmp_path / "point.json")
     assert TaskPoint.load(tmp_path / "point.json") == point
@@ -42,7 +42,7 @@ def test_a_point_is_a_file_for_its_model_and_prompt(context, tmp_path):
     point.check_unseen([Problem("new", "Another?", "1")])
 
 
-POINT = {"vectors": [[0.5, 1.0]], "u": [0.5], "anchored": False, "made_for": {}, "questions": {}}
+POINT = {"vectors": [[0.5, 1.0]], "u": [0.5], "made_for": {}, "questions": {}}
 PROBE = {"weights": [0.5, 1.0], "vote_weight": 1.0, "bias": 0.0, "made_for": {}, "questions": {}}
 NUMBERS = [
     "NaN",
@@ -72,7 +72,6 @@ def test_a_damaged_number_is_one_line_with_file_and_field(tmp_path, kind, conten
     [
         (TaskPoint, {"vectors": []}, "vectors"),
         (TaskPoint, {"vectors": [[1], [1, 2]]}, "vectors"),
-        (TaskPoint, {"anchored": "no"}, "anchored"),
         (TaskPoint, {"questions": {"q": 5}}, "questions"),
         (TaskPoint, {"more": 1}, "more"),
         (Probe, {"weights": []}, "weights"),

@@ -27,7 +27,7 @@ GRACE = 0.5
 class Outcome:
     """A program's outcome: a value, or else a one-line error."""
 
-    value: Any = None
+    value: object = None
     error: str | None = None
 
 

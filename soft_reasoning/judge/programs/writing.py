@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soft_reasoning.answers import AnswerGrader, read_value
 from soft_reasoning.answers.choice import options
@@ -192,7 +192,7 @@ def answer_of(outcome: Outcome, problem: Problem, grader: AnswerGrader) -> tuple
     return grader.of_value(answer, kind), None
 
 
-def as_answer(value: Any, answer_type: str, question: str = "") -> str | None:
+def as_answer(value: object, answer_type: str, question: str = "") -> str | None:
     """Return ``value`` as an answer of one of ``KINDS``, or None if it is not one.
 
     A number is a whole or real number, a boolean is True or False, a choice is an option's index from 0, and
@@ -221,7 +221,7 @@ def as_answer(value: Any, answer_type: str, question: str = "") -> str | None:
     return _number(value)
 
 
-def _number(value: Any) -> str | None:
+def _number(value: object) -> str | None:
     """A finite number of at most ``MOST_DIGITS`` digits, without an exponent."""
     if isinstance(value, int):
         return str(value) if abs(value) < 10**MOST_DIGITS else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,8 +33,8 @@ class Columns:
     choice has one. A row whose answer is missing, null or blank is not graded, and one without an id has its
     number as its id. ``answer=None`` and ``id=None`` read no such column.
 
-    Gold answers name a choice in one of the ``WAYS``: ``answer_as``, or the first that fits, for all rows of
-    a file (:meth:`over`).
+    Gold answers name a choice in one of the ``WAYS``: ``answer_as``, or the one that fits most rows of a file
+    (:meth:`over`).
     """
 
     question: str
@@ -49,11 +50,10 @@ class Columns:
             one_of("answer_as", self.answer_as, WAYS)
 
     def over(self, rows: Sequence[Row]) -> Self:
-        """Return this adapter with the first way in which the answers of all ``rows`` name a choice.
+        """Return this adapter with the way in which the answers of most ``rows`` name a choice.
 
         Raises:
-            UserError: If no row has a column, and where a row names no choice in a way that fits the rows
-                before it.
+            UserError: If no row has a column, or one has no list of choices.
         """
         columns = {"question": self.question, "answer": self.answer, "id": self.id, "choices": self.choices}
         for option, column in columns.items():
@@ -64,14 +64,12 @@ class Columns:
                 raise UserError(
                     f"{rows[0].where}: expected a field '{column}', got {', '.join(names)}; {fix}"
                 )
-        if self.answer_as is not None or self.answer is None:
-            return self
-        ways = [*WAYS]
+        fits = Counter[str]()
         for row in rows:
             with located(row.where):
-                if self._type_of(row.doc) == "choice" and fields.given(row.doc, self.answer):
-                    ways = [*self._indices(row.doc, ways)]
-        return replace(self, answer_as=ways[0])
+                if self.answer and self._type_of(row.doc) == "choice" and fields.given(row.doc, self.answer):
+                    fits.update([*self._named(row.doc, self.answer)])
+        return replace(self, answer_as=self.answer_as or max(WAYS, key=fits.__getitem__))
 
     def __call__(self, row: Doc, index: int) -> Problem:
         """Return the problem of a row."""
@@ -88,8 +86,14 @@ class Columns:
 
     def _gold(self, row: Doc, column: str, kind: str) -> str:
         if kind == "choice":
-            ways = WAYS if self.answer_as is None else [self.answer_as]
-            return LETTERS[next(iter(self._indices(row, ways).values()))]
+            named = self._named(row, column)
+            way = self.answer_as or next(iter(named), "")
+            if way not in named:
+                raise UserError(
+                    f"expected field '{column}' to name one of the choices by {way or ' or '.join(WAYS)}, "
+                    f"got {fields.text(row, column)[:60]!r}; see dataset.row.answer_as"
+                )
+            return LETTERS[named[way]]
         readers = {"number": fields.number, "boolean": fields.boolean, "json": fields.json_value}
         if kind not in readers:
             return fields.text(row, column)
@@ -121,21 +125,15 @@ class Columns:
         texts, labels = ([fields.text({column: each}, column) for each in part] for part in (texts, labels))
         return texts, labels
 
-    def _indices(self, row: Doc, ways: Sequence[str]) -> dict[str, int]:
-        """The index of the choice that a row's answer names in each of ``ways`` in which it names one."""
-        assert self.answer is not None
+    def _named(self, row: Doc, column: str) -> dict[str, int]:
+        """The index of the choice that a row's answer names, in each way in which it names one."""
         texts, labels = self._choices(row)
-        gold, places = fields.text(row, self.answer), range(len(texts))
-        names = {
+        gold, places = fields.text(row, column), range(len(texts))
+        ways = {
             "labels": labels,
             "letters": [*LETTERS[: len(texts) or None]],
             "texts": texts,
             "from_0": [str(i) for i in places],
             "from_1": [str(i + 1) for i in places],
         }
-        if found := {way: names[way].index(gold) for way in ways if gold in names[way]}:
-            return found
-        raise UserError(
-            f"expected field '{self.answer}' to name one of the choices by {' or '.join(ways)}, as all rows "
-            f"do, got {gold[:60]!r}; see dataset.row.answer_as"
-        )
+        return {way: choices.index(gold) for way, choices in ways.items() if gold in choices}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 
@@ -49,13 +49,13 @@ class Dataset:
         row: Adapter | str,
         answer_type: str = "number",
         path: str | None = None,
-        hub: Mapping[str, Any] | None = None,
+        hub: Doc | None = None,
         limit: int | float | None = None,
         offset: int = 0,
         sample: str = "first",
         seed: int = 0,
         shots: int = 0,
-        exemplars: Sequence[Mapping[str, Any]] | str | None = None,
+        exemplars: Sequence[Doc] | str | None = None,
     ) -> None:
         choice("answer_type", answer_type, ANSWER_TYPES)
         choice("sample", sample, SAMPLES)
@@ -134,7 +134,7 @@ def _adapter(row: Adapter | str) -> Adapter:
         raise OptionError("row", f"expected the dotted name of a function, got '{row}'") from error
 
 
-def read_exemplars(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
+def read_exemplars(source: Sequence[Doc] | str | None) -> list[Exemplar]:
     """Read exemplars from a list of mappings (question, thought, answer) or from a file, such as YAML.
 
     Raises:

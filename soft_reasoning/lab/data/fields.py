@@ -52,7 +52,7 @@ def number(doc: Doc, name: str) -> str:
     return canonical_number(value(doc, name), name)
 
 
-def canonical_number(content: Any, name: str) -> str:
+def canonical_number(content: object, name: str) -> str:
     """Return a number, perhaps with a unit, as the text of an answer; ``name`` is its field in errors."""
     text = str(content).translate(PLAIN)
     number = None if isinstance(content, bool) else numbers.only(text) or numbers.read(text, "", True)

@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -88,14 +87,14 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     return rows
 
 
-def _jsonl(file: Path) -> Iterator[tuple[str, Any]]:
+def _jsonl(file: Path) -> Iterator[tuple[str, object]]:
     with file.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield f"line {number}", json.loads(line)
 
 
-def _json(file: Path) -> Iterator[tuple[str, Any]]:
+def _json(file: Path) -> Iterator[tuple[str, object]]:
     text = file.read_text(encoding="utf-8-sig")
     docs = json.loads(text) if file.suffix.lower() == ".json" else yaml.safe_load(text)
     if not isinstance(docs, list):
@@ -103,25 +102,25 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
     return _numbered(docs)
 
 
-def _csv(file: Path) -> Iterator[tuple[str, Any]]:
+def _csv(file: Path) -> Iterator[tuple[str, object]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)  # else an open quote swallows the rows after it
         names = [name for name in reader.fieldnames or () if name]  # cells after the last column have none
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"the column '{repeated[0]}' twice; rename or delete one")
-        for place, doc in _numbered(reader):
+        for number, doc in enumerate(reader, start=1):
             if None in doc or None in doc.values():
                 raise ValueError("more or fewer fields than columns; quote fields that hold commas or quotes")
-            yield place, doc
+            yield f"row {number}", doc
 
 
-def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
+def _parquet(file: Path) -> Iterator[tuple[str, object]]:
     from pyarrow.parquet import read_table
 
     return _numbered(read_table(file).to_pylist())
 
 
-def _numbered(docs: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def _numbered(docs: Iterable[object]) -> Iterator[tuple[str, object]]:
     return ((f"row {number}", doc) for number, doc in enumerate(docs, start=1))
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -76,7 +75,6 @@ COST_NOTE = (
     "Tokens, sequences and time are per problem. Memory is the peak. Decided: the share of points that the "
     "acquisition function chose."
 )
-FAKE_NOTE = "The fake engine wrote these answers, which say nothing about any model."
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -115,8 +113,7 @@ def compare(folders: Sequence[str | Path], folder: str | Path | None = None) -> 
     settings = against(settings, reference)
     tables = build_tables(settings, reference)
     if folder is not None:
-        fake = [FAKE_NOTE] if "FakeEngine" in [*settings["engine"]] else []
-        notes = [NOTE.format(reference=reference), *_budgets(settings), *fake]
+        notes = [NOTE.format(reference=reference), *_budgets(settings)]
         _write(settings, tables, notes, Path(folder))
     return tables
 
@@ -240,7 +237,7 @@ def rounds_table(settings: Frame) -> Table | None:
     }
     if not ended:
         return None
-    rounds, rows = range(1, 1 + max(MOST_ROUNDS + 1, *map(max, ended.values()))), list[dict[str, Any]]()
+    rounds, rows = range(1, 1 + max(MOST_ROUNDS + 1, *map(max, ended.values()))), list[Json]()
     for i, shares in ended.items():
         shares = shares.reindex(columns=rounds).fillna(0.0)
         for n, mean, std in zip(rounds, shares.mean(), shares.std(), strict=True):
@@ -303,7 +300,7 @@ def _write(settings: Frame, tables: Mapping[str, Table], notes: Sequence[str], f
     print(folder / COMPARISON)
 
 
-def _record(row: Setting) -> dict[str, Any]:
+def _record(row: Setting) -> Json:
     """A row of comparison.json, unrounded; what is unknown is null, and the reference has no difference."""
     shares = [
         f"{name}{part}" for name in SHARES if name != VERDICTS for part in ("", " low", " high", " std")

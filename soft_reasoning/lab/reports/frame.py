@@ -81,7 +81,6 @@ def read_runs(folders: Sequence[Path]) -> Frame:
             "data set": _short_names([_dataset(config) for config in flat]),
             "method": [method_name(config) for config in configs],
             "position": [_position(config) for config in configs],
-            "engine": [(manifest.get("model") or {}).get("engine") for manifest in manifests],
             "folder": [str(folder) for folder in folders],
             "seed": [config.get("seed") for config in configs],
             "choices": [manifest.get("choices") or {} for manifest in manifests],
@@ -95,7 +94,7 @@ def read_runs(folders: Sequence[Path]) -> Frame:
     measured = pd.DataFrame([flatten(result) for result in results]).reindex(columns=[*paths.values()])
     runs = pd.concat([runs, measured.astype(float).set_axis([*paths], axis=1)], axis=1)
 
-    def order(i: int) -> tuple[Any, ...]:
+    def order(i: int) -> tuple[object, ...]:
         run = runs.loc[i]
         values = [  # nothing, then numbers by value, then texts
             (value is not None, value if isinstance(value, int | float) else math.inf, str(value))
@@ -129,14 +128,14 @@ def _position(config: Json) -> int:
     return [*entries, config.get("label")].index(config.get("label"))
 
 
-def _options(runs: Frame) -> list[dict[str, Any]]:
+def _options(runs: Frame) -> list[Json]:
     """For each run, its label or method if there are several, and the options that distinguish it.
 
     An option that follows from others in every place is left out: what a label, a method, a preset or another
     choice decides, and the keys that refer to a short option.
     """
     name = "label" if all(config.get("label") for config in runs["config"]) else "method"
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for run in runs.itertuples():
         options = {**run.choices, **setting_keys(run.config)}
         values = {key: _comparable(value) for key, value in options.items() if key not in PLACE_KEYS}
@@ -160,7 +159,7 @@ def _options(runs: Frame) -> list[dict[str, Any]]:
     return [dict(zip(kept, values, strict=True)) for values in table[kept].to_numpy().tolist()]
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: object) -> object:
     """A value that pandas can group by, in which 8.0 is 8."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -183,7 +182,7 @@ def by_setting(runs: Frame) -> Frame:
     shares = [*SHARES]
     settings: Frame = pd.concat(
         [
-            groups[["method", "position", "engine", "options"]].agg(lambda column: column.iloc[0]),
+            groups[["method", "position", "options"]].agg(lambda column: column.iloc[0]),
             groups[["folder", "seed", "config", "results"]].agg(list),
             groups.size().rename("runs"),
             groups[[*shares, *TOTALS, *OTHERS]].mean(),

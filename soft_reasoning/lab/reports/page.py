@@ -11,7 +11,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from soft_reasoning.judge.final import stored_verdicts
 from soft_reasoning.lab.reports.tables import Table
 from soft_reasoning.lab.runs.files import PAGE, Json, write_text
-from soft_reasoning.lab.runs.records import Graded, Record, read_records
+from soft_reasoning.lab.runs.records import Graded, Record
 
 KINDS = {
     "right": ("correct", "the final answer is correct"),
@@ -41,12 +41,12 @@ def kind_of(graded: Graded) -> str:
     return "right" if graded.correct else "lost" if graded.covered else "wrong"
 
 
-def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
+def rounds_of(record: Record, graded: Graded) -> list[Json]:
     """Return the rounds of a problem for the template: cards of candidates, and what the verifier said.
 
     A card's ``same`` is the number of the first candidate with the same text, if that is an earlier one.
     """
-    result, first, cards = record.result, dict[str, int](), defaultdict[int, list[dict[str, Any]]](list)
+    result, first, cards = record.result, dict[str, int](), defaultdict[int, list[Json]](list)
     rows = zip(result.candidates, graded.candidates, strict=True)
     for number, (candidate, (answer, right)) in enumerate(rows, start=1):
         same = first.setdefault(candidate.written.strip(), number)
@@ -54,7 +54,7 @@ def rounds_of(record: Record, graded: Graded) -> list[dict[str, Any]]:
         cards[candidate.round].append(card | {"same": same if same < number else None})
     traced = zip(result.trace, stored_verdicts(result.trace), graded.verifier, strict=True)
     entries = {entry.get("round"): (entry, verdict, rights) for entry, verdict, rights in traced}
-    rounds: list[dict[str, Any]] = []
+    rounds: list[Json] = []
     for number in sorted(cards):
         entry, verdict, rights = entries.get(number, ({}, None, ()))
         rounds.append(
@@ -73,7 +73,7 @@ def write_page(
     title: str,
     manifest: Json,
     grader: str,
-    graded: Mapping[str, Graded],
+    rows: Sequence[tuple[Record, Graded]],
     tables: Sequence[Table],
     pictures: Mapping[str, str],
 ) -> None:
@@ -84,17 +84,11 @@ def write_page(
         title: The page's title.
         manifest: The run's manifest.
         grader: The name of the grader.
-        graded: The run's graded problems; other problems are left out.
+        rows: The run's problems and their grades.
         tables: The run's tables.
         pictures: SVG files of the folder by title.
     """
     config = manifest["config"]
-
-    def problems() -> Iterator[tuple[Record, Graded, str, list[dict[str, Any]]]]:  # one at a time
-        for record in read_records(folder):
-            if (row := graded.get(record.problem.id)) is not None:
-                yield record, row, kind_of(row), rounds_of(record, row)
-
     templates = Environment(  # texts of models and data sets are escaped wherever they stand
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -114,8 +108,8 @@ def write_page(
         command=manifest["command"],
         rule=((config.get("method") or {}).get("final") or {}).get("rule"),
         kinds=KINDS,
-        counts=Counter(map(kind_of, graded.values())),
-        problems=problems(),
+        counts=Counter(kind_of(row) for _, row in rows),
+        problems=((record, row, kind_of(row), rounds_of(record, row)) for record, row in rows),
         tables=tables,
         pictures={name: (folder / file).read_bytes() for name, file in pictures.items()},
     )

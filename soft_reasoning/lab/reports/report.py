@@ -35,7 +35,7 @@ from soft_reasoning.lab.runs.files import (
     write_text,
 )
 from soft_reasoning.lab.runs.manifest import flatten, method_name
-from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded, in_order, read_grades, read_records
+from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded, read_graded
 from soft_reasoning.types import Problem
 
 ROUNDS = (
@@ -68,17 +68,16 @@ def write_report(folder: Path) -> list[str]:
         UserError: If the folder holds no finished run.
     """
     metrics, manifest = (read_json(folder / name) for name in (RESULTS, MANIFEST))
-    grades = read_grades(folder)
+    rows = read_graded(folder)
     config, rounds = manifest["config"], metrics["after_each_round"]
     pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
     if pictures:
         plots.after_each_round(rounds, metrics["questions"], folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
-    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
-    lost = [record.result for record in records if grades[record.problem.id].answer is None]
+    lost = [record.result for record, row in rows if row.answer is None]
     ends = Counter(c.text.strip().split("\n")[-1] for result in lost for c in result.candidates)
     if ends:
-        notes.append(UNREAD.format(count=len(lost), all=len(records), line=ends.most_common(1)[0][0]))
+        notes.append(UNREAD.format(count=len(lost), all=len(rows), line=ends.most_common(1)[0][0]))
     total = round((metrics["candidates"] or 0) * metrics["problems"])
     limits = [key for key in ("max_tokens", "max_seconds") if config.get(key) is not None]
     if line := cut_warning(metrics["cut"]["candidates"], total, metrics["cut"]["tokens"], limits):
@@ -97,10 +96,9 @@ def write_report(folder: Path) -> list[str]:
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     headline, *others = build_tables(metrics).values()
     tables = [replace(headline, note=" ".join([INTERVALS, *notes])), *others]
-    write_page(folder, title, manifest, grader["name"], grades, tables, pictures)
+    write_page(folder, title, manifest, grader["name"], rows, tables, pictures)
     if metrics["graded"] < metrics["problems"]:
-        asked = [record.problem for record in records]
-        answers = [(q.id, q.question, grades[q.id].answer or "") for q in asked]
+        answers = [(r.problem.id, r.problem.question, row.answer or "") for r, row in rows]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), answers, labels=3).csv())
     return notes
 
@@ -118,12 +116,11 @@ def write_tables(folder: Path) -> Path:
 
 def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if they are few, and two tables."""
-    metrics, lines, grades = read_json(folder / RESULTS), list[str](), read_grades(folder)
-    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
-    if not metrics["graded"] or len(records) <= SHOWN:
-        lines = [_answered(record.problem, grades[record.problem.id]) for record in records[:SHOWN]]
-        if len(records) > SHOWN:
-            lines.append(f"... and {len(records) - SHOWN} more")
+    metrics, lines, rows = read_json(folder / RESULTS), list[str](), read_graded(folder)
+    if not metrics["graded"] or len(rows) <= SHOWN:
+        lines = [_answered(record.problem, row) for record, row in rows[:SHOWN]]
+        if len(rows) > SHOWN:
+            lines.append(f"... and {len(rows) - SHOWN} more")
         lines += [""]
     if metrics["graded"] < metrics["problems"]:
         lines += [str(folder / PREDICTIONS), ""]

@@ -41,7 +41,7 @@ def paired_bootstrap(
     A resample of n pairs depends only on how often each distinct difference occurs, so it is a multinomial
     draw.
     """
-    difference = _paired(a, b)
+    difference = np.subtract(a, b, dtype=float)
     values, counts = np.unique(difference, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(difference.size, counts / difference.size, size=resamples)
     low, high = np.quantile(drawn @ values / difference.size, [0.025, 0.975])
@@ -54,7 +54,7 @@ def paired_permutation(a: Sequence[float], b: Sequence[float], *, seed: int = 0)
     It is exact (McNemar's test) if all differences have the same size, as for single runs; 1 if there are
     none. Otherwise it uses 100,000 seeded draws and counts the observed value as well, so it is never zero.
     """
-    difference = _paired(a, b)
+    difference = np.subtract(a, b, dtype=float)
     sizes, counts = np.unique(np.abs(difference[difference != 0]), return_counts=True)
     if sizes.size == 0:
         return 1.0
@@ -73,9 +73,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty_like(p)
     corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return corrected.tolist()
-
-
-def _paired(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
-    if len(a) != len(b) or len(a) == 0:
-        raise ValueError(f"expected two paired, non-empty sequences, got lengths {len(a)} and {len(b)}")
-    return np.asarray(a, dtype=float) - np.asarray(b, dtype=float)

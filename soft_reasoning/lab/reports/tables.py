@@ -93,7 +93,7 @@ class Table:
             for i, row in enumerate(self.rows)
         ]
 
-    def _tabulated(self, form: str, rows: Sequence[Any], head: Sequence[str]) -> str:
+    def _tabulated(self, form: str, rows: Sequence[Iterable[str]], head: Sequence[str]) -> str:
         align = ["left" if j < self.labels else "right" for j in range(len(self.columns))] if rows else None
         return tabulate(rows, head, form, disable_numparse=True, colalign=align, preserve_whitespace=True)
 

@@ -75,7 +75,7 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write ``value`` atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.judge.final import (
@@ -99,9 +98,7 @@ def read_answers(record: Record, grader: AnswerGrader) -> tuple[str | None, list
     return (grader.vote(sources, kind) if sources else final), parsed
 
 
-def _after_rounds(
-    record: Record, grader: AnswerGrader, final: FinalAnswer | None
-) -> Iterator[dict[str, Any]]:
+def _after_rounds(record: Record, grader: AnswerGrader, final: FinalAnswer | None) -> Iterator[Json]:
     """Yield what there would be if the search had ended after each of its rounds."""
     result, kind = record.result, record.problem.answer_type
     rounds = max((candidate.round for candidate in result.candidates), default=0) + 1
@@ -112,8 +109,7 @@ def _after_rounds(
         if number < rounds:
             candidates = [c for c in result.candidates if c.round < number]
             part = replace(result, candidates=tuple(candidates), trace=result.trace[:number])
-            rewarded = [replace(c, reward=c.reward or 0.0) for c in candidates]
-            history = SearchHistory(rewarded, stored_verdicts(part.trace), grader, kind)
+            history = SearchHistory(candidates, stored_verdicts(part.trace), grader, kind)
             part = replace(part, answer=final.choose(history) if final is not None else None)
         answer = read_answers(replace(record, result=part), grader)[0] if known else None
         yield {

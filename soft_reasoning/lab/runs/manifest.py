@@ -103,29 +103,23 @@ URL = re.compile(r"https?://[^\s\"'\\,]+")
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
-def build_manifest(
-    config: Mapping[str, object],
-    command: str = "",
-    choices: Mapping[str, str] | None = None,
-    about: Mapping[str, object] | None = None,
-) -> dict[str, Any]:
-    """Return the manifest of a new run, without the URL of a server: another one may continue it.
+def build_manifest(config: Mapping[str, object], about: Json) -> dict[str, Any]:
+    """Return the manifest of a new run of ``config``, without the URL of a server: another may continue it.
 
     Args:
         config: Its configuration.
-        command: Its command line.
-        choices: The name of each group's choice.
-        about: Further entries (model, device).
+        about: Further entries: its ``command``, the name of each group's choice (``choices``), and those of
+            :func:`describe_engine`.
     """
     manifest = {
-        "command": command,
-        "choices": {**(choices or {})},
+        "command": "",
+        "choices": {},
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "model": None,
         "device": None,
         "plugins": plugin_sources(config) | learnt_sources(config),
-        **(about or {}),
+        **about,
         "config": config,
     }
     return json.loads(URL.sub("URL", json.dumps(manifest, default=str)))
@@ -215,41 +209,37 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Engine) -> dict[str, object]:
-    """Return model and device of ``engine``, as far as they are known.
+    """Return model and device of ``engine``, as far as they are known, and ``loaded``, a line about them.
 
     ``revision`` identifies weights from the hub, ``weights`` those in a folder. ``batch_invariant`` is
     ``Engine.batch_invariant``.
     """
-    model = engine.model
+    model, facts = engine.model, engine.facts
     config = getattr(model, "config", None)
-    parameter = next(iter(model.parameters()), None) if model is not None else None
     path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
     weights = weights_fingerprint(path, None) if path and not revision else None
-    if engine.facts:
-        path = engine.facts["served"]
-        weights = hashlib.sha256(f"{path} {engine.facts['greedy']}".encode()).hexdigest()[:16]
+    if facts:
+        path = facts["served"]
+        weights = hashlib.sha256(f"{path} {facts['greedy']}".encode()).hexdigest()[:16]
+    parameter = next(iter(model.parameters()), None) if model is not None else None
+    if model is None or parameter is None:
+        told = "; ".join(f"{name} {value}" for name, value in facts.items() if name != "greedy")
+        dtype, loaded = None, f"engine {type(engine).__name__} {told}".rstrip()
+    else:
+        dtype, size = str(parameter.dtype).removeprefix("torch."), model.num_parameters() / 1e6
+        threads = f", {torch.get_num_threads()} threads" if parameter.device.type == "cpu" else ""
+        name = path or type(model).__name__
+        loaded = f"{name}: {size:,.0f} M parameters in {dtype} on {engine.device}{threads}"
     return {
         "model": {
             "engine": type(engine).__name__,
             "path": path,
             "revision": revision,
             "weights": weights,
-            "served": {**engine.facts},
-            "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
+            "served": {**facts},
+            "dtype": dtype,
         },
         "device": None if model is None else str(engine.device),
         "batch_invariant": engine.batch_invariant,
+        "loaded": loaded,
     }
-
-
-def describe_loaded(engine: Engine) -> str:
-    """Return a line about the loaded model: its size, dtype and device."""
-    model = engine.model
-    parameter = None if model is None else next(iter(model.parameters()), None)
-    if model is None or parameter is None:
-        about = "; ".join(f"{name} {value}" for name, value in engine.facts.items() if name != "greedy")
-        return f"engine {type(engine).__name__} {about}".rstrip()
-    name, size = model.config._name_or_path or type(model).__name__, model.num_parameters() / 1e6
-    dtype = str(parameter.dtype).removeprefix("torch.")
-    threads = f", {torch.get_num_threads()} threads" if parameter.device.type == "cpu" else ""
-    return f"{name}: {size:,.0f} M parameters in {dtype} on {engine.device}{threads}"

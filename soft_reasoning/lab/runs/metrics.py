@@ -10,7 +10,6 @@ import pandas as pd
 
 from soft_reasoning.lab.runs.files import Json
 from soft_reasoning.lab.runs.records import COVERAGE_AT, Graded
-from soft_reasoning.types import UserError
 
 Frame: TypeAlias = Any
 """A DataFrame or a Series of pandas, whose annotations lack the type of a column."""
@@ -29,9 +28,7 @@ TOKENS = {
 """Names of counts in the results, by which tables know those of a graded problem."""
 
 
-def measure(
-    graded: Iterable[Graded], *, costs: Json | None = None, independent: bool = False
-) -> dict[str, Any]:
+def measure(graded: Iterable[Graded], *, costs: Json | None = None, independent: bool = False) -> Json:
     """Return plain values, of which shares are over problems with a reference answer; None where undefined.
 
     The order of problems does not change any digit.
@@ -94,7 +91,7 @@ def _numeric(rows: Sequence[Json], texts: Sequence[str], numbers: Sequence[str])
     return frame.astype(dict.fromkeys(numbers, float))
 
 
-def _problem(row: Graded) -> dict[str, Any]:
+def _problem(row: Graded) -> Json:
     first = any(right for _, right in row.candidates[:COVERAGE_AT])
     return {**vars(row), "rounds": row.rounds, "covered_first": first, "question": row.question or row.id}
 
@@ -147,7 +144,7 @@ def _pass(graded: Frame, problems: int) -> dict[str, float | None]:
     }
 
 
-def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
+def _by_round(problems: Frame, candidates: Frame) -> list[Json]:
     """For each round: accuracy and rewards of its candidates, and coverage of all rounds up to it.
 
     Accuracy and rewards are over the problems that reach the round, coverage over all problems.
@@ -167,7 +164,7 @@ def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
     ]
 
 
-def _after_each_round(graded: Sequence[Graded]) -> list[dict[str, Any]]:
+def _after_each_round(graded: Sequence[Graded]) -> list[Json]:
     """For each round, means over all problems if all searches had ended after it.
 
     A problem that ended earlier keeps its last values. ``accuracy`` is None if the final rule cannot be
@@ -216,16 +213,11 @@ def equal_samples(measured: Json, samples: int, reference: Json) -> int:
             verifier's, are assumed to grow in proportion to samples.
         samples: The samples of that run.
         reference: Metrics of the reference.
-
-    Raises:
-        UserError: If the samples had no tokens.
     """
     spent, wanted = (
         metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (measured, reference)
     )
-    if spent == 0:
-        raise UserError("budget=equal: expected samples with tokens, got empty ones; use budget=own")
-    return max(1, round(samples * wanted / spent))
+    return max(1, round(samples * wanted / (spent or 1)))
 
 
 def pass_at(n: int, correct: int, m: int) -> float:

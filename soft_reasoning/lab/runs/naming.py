@@ -25,11 +25,11 @@ def compared_methods(methods: Any, budget: str) -> dict[str, list[str]]:
     """Return the options of each entry of ``methods`` by its label, in order; empty if it is None.
 
     The first option is the method. Null entries are left out (``${when:${dataset.shots},rap}`` is null
-    without exemplars). Under ``budget=equal`` labels leave out the number of samples; of methods that differ
-    only in that number the first is used.
+    without exemplars), and so is what is repeated. Under ``budget=equal`` labels leave out the number of
+    samples; of methods that differ only in that number the first is used.
 
     Raises:
-        UserError: Unless it is a list of names, or of lists of a name and options, without repetition.
+        UserError: Unless it is a list of names, or of lists of a name and options.
     """
     if methods is None:
         return {}
@@ -44,17 +44,12 @@ def compared_methods(methods: Any, budget: str) -> dict[str, list[str]]:
         changes = [str(word) for word in words]
         if any(key in ("limit", "seed") or key.startswith("dataset") for key in typed_keys(changes)):
             raise UserError(f"methods: expected one seed and data set for all, got {entry} in the list")
-        options = [f"method={name}", *changes]
-        if options in compared.values():
-            raise UserError(
-                f"methods: expected each method once, got {' '.join([name, *changes])} twice; remove one"
-            )
         if budget == "equal" and "method.samples" in typed_keys(changes):
             raise UserError(
                 f"methods: expected the number of samples as k under budget=equal, got {entry} in the list; "
                 "use k=NUMBER"
             )
-        compared.setdefault(label_of([name, *changes], budget), options)
+        compared.setdefault(label_of([name, *changes], budget), [f"method={name}", *changes])
     return compared
 
 

@@ -72,7 +72,7 @@ class RayActor:
             self._replaying.close()
             self._replaying.enter_context(replaying(completions, context.engines))
             self._completions = completions
-        job, scheduler = Job[Any](problem, self._launcher.method, context), self._scheduler
+        job, scheduler = Job(problem, self._launcher.method, context), self._scheduler
         try:
             scheduler.add(job)
             while not job.done():  # each call of ``solve`` advances all jobs in its turn
@@ -202,18 +202,16 @@ def connect(address: str) -> tuple[Any, bool]:
         raise UserError("launcher=ray: expected the package ray, found none; pip install ray") from error
     if ray.is_initialized():
         return ray, False
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         if address not in ("local", "auto"):
             host, _, port = str(address).rpartition(":")
-            if not (host and port.isdigit()) or "/" in host:
-                raise UserError(f"expected launcher.address to be local, auto or HOST:PORT, got {address}")
             socket.create_connection((host, int(port)), timeout=REACHED).close()
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (OSError, RuntimeError, ValueError) as error:
+        dashboard = False if address == "local" else None  # None is its default
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, include_dashboard=dashboard)
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"expected a Ray cluster at launcher.address={address}, found none; start one there (ray start "
-            "--head), or leave launcher.address out to run on this machine alone"
+            f"expected a Ray cluster at launcher.address={address} (HOST:PORT), found none; start one there "
+            "(ray start --head), or leave launcher.address out to run on this machine alone"
         ) from error
     return ray, True
 

@@ -98,7 +98,7 @@ class Record:
             line["exact_match"],
         )
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> Json:
         """Return the record's line in plain values."""
         problem, result = self.problem, self.result
         return {
@@ -232,6 +232,17 @@ def read_grades(folder: Path) -> dict[str, Graded]:
     return grades
 
 
+def read_graded(folder: Path) -> list[tuple[Record, Graded]]:
+    """Return the records of a finished run in the order of their places, each with its grades.
+
+    Raises:
+        UserError: As for :func:`read_grades`.
+    """
+    grades = read_grades(folder)
+    records = in_order(record for record in read_records(folder) if record.problem.id in grades)
+    return [(record, grades[record.problem.id]) for record in records]
+
+
 class Store:
     """The folder of one run, open for writing: one writer at a time, and no loss in a crash.
 
@@ -253,7 +264,7 @@ class Store:
 
     Example:
         >>> with Store(folder) as store:
-        ...     store.begin(build_manifest({"seed": 0}))
+        ...     store.begin(build_manifest({"seed": 0}, {}))
         ...     store.append(Record.new(problem, result, grader))
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.context import (
@@ -23,16 +23,15 @@ from soft_reasoning.engine.completions import StoreFile, replaying
 from soft_reasoning.engine.paths import weights_fingerprint
 from soft_reasoning.lab.runs.files import GRADES, MANIFEST, RESULTS, Json, read_json, write_json, write_text
 from soft_reasoning.lab.runs.grading import final_rule, grade
-from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine, describe_loaded
+from soft_reasoning.lab.runs.manifest import build_manifest, describe_engine
 from soft_reasoning.lab.runs.metrics import measure
 from soft_reasoning.lab.runs.records import START_OVER, Graded, Record, Store, read_records
-from soft_reasoning.lab.runs.tracking import Tracker, follow_run
 from soft_reasoning.prompts import Exemplar
 from soft_reasoning.schedule.job import Clock
 from soft_reasoning.schedule.method import Context, Method
 from soft_reasoning.schedule.progress import Progress
-from soft_reasoning.schedule.scheduler import MAX_LIVE, drive
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.schedule.scheduler import drive
+from soft_reasoning.types import Problem, Result, Usage, UserError
 
 ENGINE = ("model", "device", "batch_invariant", "layout", "independent")
 """The manifest's entries that a launcher states."""
@@ -45,7 +44,7 @@ class Launcher(Protocol):
         """Prepare a run of ``config``; an engine is reused if the configuration allows it.
 
         Returns:
-            Entries of the manifest: model, device, whether candidates are ``independent`` samples.
+            Entries of the manifest, those of :func:`describe_run`.
 
         Raises:
             UserError: If a prompt is too long.
@@ -83,12 +82,12 @@ class LocalLauncher:
 
     method: Method
     context: Context
+    max_live: int
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._settings: Any = None
+        self._settings: Json | None = None
         self._models = SecondModels()
-        self.max_live = MAX_LIVE
 
     def start(self, config: Json, problems: Sequence[Problem], exemplars: Sequence[Exemplar] = ()) -> Json:
         """As ``Launcher.start``."""
@@ -140,82 +139,56 @@ def run(
     config: Json,
     *,
     exemplars: Sequence[Exemplar] = (),
-    command: str = "",
-    choices: Mapping[str, str] | None = None,
-    tracker: Tracker | None = None,
-    report: Callable[[Path], Iterable[str]] | None = None,
-) -> dict[str, Any]:
+    about: Json | None = None,
+) -> Json:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
     Every finished problem is stored before it counts, so an interrupted run does not lose it. Completions of
     unfinished problems are in the store that ``config`` names as ``cache``.
 
     Args:
-        problems: The problems, with distinct ids.
+        problems: The problems, one or more, with distinct ids.
         launcher: Solves; not started if the folder holds a record of every problem.
         grader: Grades answers.
         folder: The run's folder.
         config: The configuration as plain data; ``fresh`` starts over, and ``progress`` shows progress.
         exemplars: The exemplars of the prompt.
-        command: The run's command line, for its manifest.
-        choices: The name of each group's choice, by which tables distinguish runs.
-        tracker: Follows the run.
-        report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
+        about: Entries of the manifest about the command (:func:`build_manifest`).
 
     Returns:
         The metrics, as in ``results.json``.
 
     Raises:
-        UserError: If ``Store``, ``launcher`` or ``tracker`` raises it, if there are no problems, or if
-            ``folder`` holds a problem that has changed or is not among ``problems``.
+        UserError: If ``Store`` or ``launcher`` raises it, or if ``folder`` holds a problem that has changed
+            or is not among ``problems``.
     """
-    problems, folder = [replace(each, place=place) for place, each in enumerate(problems)], Path(folder)
-    if not problems:
-        raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    progress, final = bool(config.get("progress", True)), final_rule(config)
-    display, rows = Progress(len(problems), enabled=progress), list[Graded]()
+    problems = [replace(problem, place=place) for place, problem in enumerate(problems)]
+    final, rows, progress = final_rule(config), list[Graded](), bool(config.get("progress", True))
+    display = Progress(len(problems), enabled=progress)
 
     def count(record: Record) -> None:
         rows.append(row := grade(record, grader, final))
-        used = row.usage.values()
-        display.count(
-            sum(counts["generated_tokens"] for counts in used),
-            read=row.answer is not None,
-            correct=row.correct,
-            covered=row.covered,
-            replayed=sum(counts["replayed_tokens"] for counts in used),
-        )
+        used, read = sum(record.result.usage.values(), Usage()), row.answer is not None
+        display.count(used.generated_tokens, read=read, correct=row.correct, replayed=used.replayed_tokens)
 
-    with Store(folder, fresh=config.get("fresh", False)) as store:
+    with Store(Path(folder), fresh=config.get("fresh", False)) as store:
         stored = {record.problem.id for record in store.records}
         todo = [problem for problem in problems if problem.id not in stored]
-        about = launcher.start(config, problems, exemplars) if todo else describe_stored(store.manifest)
-        manifest = build_manifest(config, command, choices, about)
+        engine = launcher.start(config, problems, exemplars) if todo else describe_stored(store.manifest)
+        manifest = build_manifest(config, {**(about or {}), **engine})
         store.begin(manifest)
         check_stored(store, problems)
-        for note in ([about["loaded"]] if progress and "loaded" in about else []) + store.notes:
+        for note in ([engine["loaded"]] if todo and progress else []) + store.notes:
             display.say(note)
-        with follow_run(tracker, folder, config, display.say) as log:
-            for record in store.records:
+        for record in store.records:
+            count(record)
+        with display:
+            for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
                 count(record)
-            if display.done:
-                display.say(f"{display.done} of {len(problems)} problems are done; continuing in {folder}")
-            try:
-                with display:
-                    for record in _solve(todo, launcher, grader, store, config, display) if todo else ():
-                        count(record)
-                        display.show()
-                        log(display.figures(), display.done)
-            except BaseException:
-                if display.done:
-                    done = f"{display.done} of {len(problems)} problems are stored in {folder}"
-                    display.say(f"stopped: {done}; the same command continues")
-                raise
-            metrics = _measure(rows, grader, store.costs, about)
-            store.update_manifest(manifest)
-            write_results(folder, metrics, rows)
-            for note in report(folder) if report is not None else ():
-                display.say(note)
+                display.show()
+        metrics = _measure(rows, grader, store.costs, engine)
+        store.update_manifest(manifest)
+        write_results(store.folder, metrics, rows)
     return metrics
 
 
@@ -228,32 +201,39 @@ def _solve(
     display: Progress,
 ) -> Iterator[Record]:
     """Solve ``problems``, and yield each record when it is on the disk."""
+    if display.done:
+        display.say(f"{display.done} of {display.total} problems are done; continuing in {store.folder}")
     own = store.folder if store.locked else None  # SQLite needs locks
     completions = StoreFile.of(config.get("cache"), config.get("cache_gb", 1.0), own)
     if completions is not None and completions.path.exists():
         display.say(f"completions that are stored in {completions.path} are not generated again")
     clock, last = Clock(), perf_counter()
-    for problem, result in launcher.solve(problems, clock, completions, display.work):
-        record = Record.new(problem, result, grader)
-        with clock.measure("store"):
-            store.append(record)
-        time = perf_counter()
-        store.add_costs(clock.taken() | {"total": time - last}, launcher.peaks())
-        last = time
-        yield record
+    try:
+        for problem, result in launcher.solve(problems, clock, completions, display.work):
+            record = Record.new(problem, result, grader)
+            with clock.measure("store"):
+                store.append(record)
+            time = perf_counter()
+            store.add_costs(clock.taken() | {"total": time - last}, launcher.peaks())
+            last = time
+            yield record
+    except BaseException:
+        if display.done:
+            done = f"{display.done} of {display.total} problems are stored in {store.folder}"
+            display.say(f"stopped: {done}; the same command continues")
+        raise
 
 
-def describe_run(method: Method, context: Context) -> dict[str, Any]:
-    """Return the manifest's entries about the engine and the method; ``loaded`` is a line for the user."""
+def describe_run(method: Method, context: Context) -> Json:
+    """Return the manifest's entries about the engine and the method."""
     return {
         **describe_engine(context.engine),
-        "loaded": describe_loaded(context.engine),
         "layout": context.prompts.layout,
         "independent": bool(getattr(method, "independent", False)),
     }
 
 
-def describe_stored(manifest: Json) -> dict[str, Any]:
+def describe_stored(manifest: Json) -> Json:
     """Return what the launcher of a stored run stated, from its ``manifest``.
 
     The weights are described anew, so :class:`~soft_reasoning.lab.runs.records.Store` refuses others.
@@ -286,12 +266,12 @@ def check_stored(store: Store, problems: Sequence[Problem]) -> None:
             )
 
 
-def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> dict[str, Any]:
+def _measure(rows: Sequence[Graded], grader: AnswerGrader, costs: Json, about: Json) -> Json:
     """Return the metrics of a run, with the grader's settings."""
     metrics = measure(rows, costs=costs, independent=about.get("independent", False))
     values = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
     plain = {key: value for key, value in values.items() if isinstance(value, str | float | int | None)}
-    return metrics | {"grader": {"name": grader.name, **plain}}
+    return {**metrics, "grader": {"name": grader.name, **plain}}
 
 
 def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
@@ -302,7 +282,7 @@ def write_results(folder: Path, metrics: Json, rows: Iterable[Graded]) -> None:
     write_text(folder / GRADES, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
+def regrade(folder: str | Path, grader: AnswerGrader) -> Json:
     """Grade a finished run again: new metrics, the same records.
 
     Only the problems in ``grades.json`` are graded, those that the run's results are about. Time and memory

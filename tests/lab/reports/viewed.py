@@ -8,7 +8,7 @@ from gzip import decompress
 from soft_reasoning.answers import Grader
 from soft_reasoning.lab.reports.page import write_page
 from soft_reasoning.lab.runs.files import MANIFEST, read_json
-from soft_reasoning.lab.runs.records import read_grades
+from soft_reasoning.lab.runs.records import read_graded
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.lab.runs.world import stored
 
@@ -53,8 +53,8 @@ def write(folder, results):
     """A run's folder with ``results`` by problem, and its page."""
     method = {"name": "soft_reasoning", "final": {"rule": "reward_vote", "verifier_weight": 1.0}}
     stored(folder, {**ASKED, "method": method}, results.items())
-    manifest, grades = read_json(folder / MANIFEST), read_grades(folder)
-    write_page(folder, f"soft_reasoning {HOSTILE}", manifest, GRADER.name, grades, [], {})
+    manifest = read_json(folder / MANIFEST)
+    write_page(folder, f"soft_reasoning {HOSTILE}", manifest, GRADER.name, read_graded(folder), [], {})
     return folder
 
 

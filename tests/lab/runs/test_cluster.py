@@ -41,14 +41,8 @@ def test_a_missing_ray_names_the_extra(monkeypatch):
         connect("local")
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("127.0.0.1:1", "expected a Ray cluster at launcher.address=127.0.0.1:1, found none; start one"),
-        ("ray://127.0.0.1:10001", "expected launcher.address to be local, auto or HOST:PORT"),
-    ],
-)
-def test_no_cluster_at_the_address(address, message):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:10001", "127.0.0.1:99999"])
+def test_no_cluster_at_the_address(address):
     pytest.importorskip("ray")
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=rf"cluster at launcher.address={address} .HOST:PORT., found none"):
         connect(address)

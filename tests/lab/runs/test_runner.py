@@ -24,7 +24,8 @@ def whole(world, tmp_path_factory):
     """The folder of an undisturbed run of 12 problems."""
     method, context, config = world
     folder = tmp_path_factory.mktemp("whole")
-    solve(problems(12), method, context, folder, config, report=write_report)
+    solve(problems(12), method, context, folder, config)
+    write_report(folder)
     return folder
 
 

@@ -73,7 +73,7 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
 def opened(folder, config, *, fresh=False, **about):
     """The store of a run of ``config``."""
     store = Store(folder, fresh=fresh)
-    store.begin(build_manifest(config, about=about))
+    store.begin(build_manifest(config, about))
     return store
 
 
