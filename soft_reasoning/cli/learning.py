@@ -179,6 +179,8 @@ def report(learned: TuningResult, folder: Path, after: str) -> None:
     """
     parts = ["# Soft tokens of a task", screening_table(learned.screened).markdown()]
     if learned.tuned is None:
+        for name in (POINT, HISTORY):  # of a search with tune.anyway=true
+            (folder / name).unlink(missing_ok=True)
         shown = max(space.spread.high for space in learned.screened)
         lines = [
             "The screening shows nothing to find: in no space do the points differ by more than chance and "
