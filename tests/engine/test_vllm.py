@@ -4,7 +4,8 @@ import os
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from soft_reasoning.engine.huggingface import HuggingFaceEngine
 from soft_reasoning.engine.paths import DEMO_FOLDER
@@ -37,10 +38,10 @@ def start(path, **flags):
     return vllm(path, environment=ENVIRONMENT, dtype="float32", **ON_THE_CPU, **flags)
 
 
-def saved(folder, family):
-    """A random model of ``family`` with heads of a width that vLLM knows, and the bundled tokenizer."""
+def saved(folder, family, tokenizer=None):
+    """A random model of ``family``, whose heads have a width that vLLM knows; with a tokenizer."""
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(DEMO_FOLDER)
+    tokenizer = tokenizer or AutoTokenizer.from_pretrained(DEMO_FOLDER)
     sizes = {"vocab_size": len(tokenizer), "hidden_size": 128, "head_dim": 32}
     config = AutoConfig.for_model(family, **(BASE | FAMILIES[family] | sizes))
     if family == "gemma2":
@@ -170,6 +171,24 @@ class TestAgreement:
         assert len(sent) >= len(requests)
         assert "splices" in ours.offers and [path for path, _ in sent[:6]] == ["/chat/completions"] * 6
         assert max(size for _, size in sent[:6]) < len(ids) * ours.hidden_size * 4
+
+
+@needs_vllm
+def test_a_text_with_the_mark_of_soft_tokens_goes_in_rows(tmp_path):
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytewise = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytewise.decoder = decoders.ByteLevel()
+    path = saved(tmp_path / "model", "llama", PreTrainedTokenizerFast(tokenizer_object=bytewise))
+    ours = start(path)
+    try:
+        assert "splices" in ours.offers
+        ids = ours.tokenizer.encode("What does <prompt_embeds> stand for?")
+        request = Request(ids, soft=ours.embed([7]) * 1.1, max_new_tokens=12)
+        [reply], [other] = ours.generate([request]), HuggingFaceEngine(path).generate([request])
+        assert reply.token_ids == other.token_ids and reply.generated_tokens
+    finally:
+        ours.close()
 
 
 @needs_vllm

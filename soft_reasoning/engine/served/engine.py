@@ -44,7 +44,7 @@ class ServedEngine(Engine):
         closing: What is closed with the engine.
     """
 
-    writes_in_turns = True  # of ``TURN`` tokens, each with a seed of its own
+    writes_in_turns = True  # under a deadline, each turn with a seed of its own
 
     def __init__(self, server: Server, card: Reply) -> None:
         super().__init__()

@@ -28,6 +28,8 @@ AS_IT_IS = (
     "{% endfor %}{% endfor %}"
 )
 """A chat template that adds nothing to the parts of a message, among which soft tokens can stand."""
+PLACE = "<prompt_embeds>"
+"""What stands for soft tokens in vLLM's texts; a text that holds it is refused there."""
 HOTTEST = 2.0
 """The highest temperature at which servers sample; above it tokens are drawn here."""
 TURN = 32
@@ -127,9 +129,10 @@ class TokenEngine(ServedEngine):
         return {"prompt": None, "prompt_embeds": self._packed(rows)}
 
     def _spliced(self, head: Sequence[int], soft: Tensor, tail: Sequence[int]) -> dict[str, Any]:
-        """A prompt of text with soft tokens in it; empty where the text would have other ids."""
+        """A prompt of text with soft tokens in it; empty where the server would read the text otherwise."""
         texts = [prompt_text(self.tokenizer, ids) for ids in (head, tail)]
-        if [self.tokenizer.encode(text, add_special_tokens=False) for text in texts] != [[*head], [*tail]]:
+        ids = [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        if ids != [[*head], [*tail]] or any(PLACE in text for text in texts):
             return {}
         before, after = ({"type": "text", "text": text} for text in texts)
         content = [before, {"type": "prompt_embeds", "data": self._packed(soft)}, after]
